@@ -1,0 +1,1 @@
+//! The Worker: the only code that names `worker`.

@@ -1,0 +1,19 @@
+//! HTTP: every URL in `route`, who may use it in `auth`, the way of a request in `app`; one file
+//! of handlers for each part of the contract.
+
+pub mod accounts;
+pub mod app;
+pub mod auth;
+pub mod body;
+pub mod events;
+pub mod jobs;
+pub mod links;
+pub mod meters;
+pub mod operations;
+pub mod pages;
+pub mod reply;
+pub mod request;
+pub mod route;
+pub mod signin;
+pub mod standin;
+pub mod usage;

@@ -1,0 +1,1 @@
+//! The inbox: webhooks verified, stored, answered, then applied exactly once in effect.

@@ -1,0 +1,11 @@
+//! What one isolate remembers between requests. All of it may be lost at any moment and all of it
+//! is bounded; nothing here is the only place where a fact stands.
+
+use std::cell::Cell;
+
+/// The memory of one isolate.
+#[derive(Default)]
+pub struct Isolate {
+    /// The stand-in's clock offset as last heard, in milliseconds; zero without the stand-in.
+    pub clock_offset_ms: Cell<i64>,
+}

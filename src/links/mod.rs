@@ -1,0 +1,1 @@
+//! Short links: destinations, codes, and what counts as a click.

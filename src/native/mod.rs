@@ -1,0 +1,7 @@
+//! The native side: the same SQL on rusqlite, and a whole Counterfoil in one process, for tests
+//! and simulation. The only code that names `rusqlite`.
+
+pub mod executor;
+pub mod machine;
+pub mod signatures;
+pub mod sqlite;

@@ -1,0 +1,146 @@
+//! What every Durable Object does alike: schema steps, its own clock, due times and the one alarm.
+//!
+//! An object's tables here: `object_meta` (schema number, last time seen, clock offset, what it
+//! was told of itself) and `due` (what it owes, by name, and when). The alarm is only a wake-up:
+//! due times stand in the table, cron visits objects whose time has passed.
+
+use std::rc::Rc;
+
+use crate::fault::{Fault, FaultKind};
+use crate::params;
+use crate::ports::{Alarm, Sql, transact};
+use crate::units::Millis;
+use crate::world::World;
+
+/// An object's storage, alarm and world.
+#[derive(Clone)]
+pub struct Object {
+    /// Its own SQLite.
+    pub sql: Rc<dyn Sql>,
+    /// Its single alarm.
+    pub alarm: Rc<dyn Alarm>,
+    /// Databases, provider and clock.
+    pub world: Rc<World>,
+}
+
+const META: &str = "create table if not exists object_meta (\
+    name text primary key, value text not null) strict, without rowid";
+const DUE: &str = "create table if not exists due (\
+    name text primary key, at_ms integer not null) strict, without rowid";
+
+impl Object {
+    /// Runs the schema steps that this storage has not seen yet, all in one transaction. Each step
+    /// is a list of statements; steps only add. A storage that has seen more steps than this
+    /// release knows is refused and nothing is written.
+    pub fn wake(&self, steps: &[&[&str]]) -> Result<(), Fault> {
+        let seen = self.schema_number()?;
+        if seen == steps.len() {
+            return Ok(());
+        }
+        if seen > steps.len() {
+            return Err(Fault {
+                kind: FaultKind::NewerSchema,
+                doing: "wake an object".to_owned(),
+                cause: format!("its schema is {seen}, this release knows {}", steps.len()),
+            });
+        }
+        transact(&*self.sql, || {
+            self.sql.query(META, &[])?;
+            self.sql.query(DUE, &[])?;
+            for statement in steps.iter().skip(seen).flat_map(|step| step.iter()) {
+                self.sql.query(statement, &[])?;
+            }
+            self.set_meta("schema", &steps.len().to_string())
+        })
+    }
+
+    fn schema_number(&self) -> Result<usize, Fault> {
+        let made = self.sql.query(
+            "select name from sqlite_master where type = 'table' and name = 'object_meta'",
+            &[],
+        )?;
+        if made.is_empty() {
+            return Ok(0);
+        }
+        let text = self.meta("schema")?.unwrap_or_else(|| "0".to_owned());
+        text.parse().map_err(|_| Fault::unreadable("read an object's schema number", text))
+    }
+
+    /// What this object was told or stored of itself under `name`.
+    pub fn meta(&self, name: &str) -> Result<Option<String>, Fault> {
+        let rows =
+            self.sql.query("select value from object_meta where name = ?1", &params![name])?;
+        rows.first().map(|row| row.text("value").map(str::to_owned)).transpose()
+    }
+
+    /// Stores `value` under `name`.
+    pub fn set_meta(&self, name: &str, value: &str) -> Result<(), Fault> {
+        self.sql.query(
+            "insert into object_meta (name, value) values (?1, ?2) \
+             on conflict (name) do update set value = excluded.value",
+            &params![name, value],
+        )?;
+        Ok(())
+    }
+
+    /// This object's own time: the machine's clock and the stored offset, never less than the last
+    /// time that it stored. Read once per call and again after each await.
+    pub fn now(&self) -> Result<Millis, Fault> {
+        let machine = self.world.clock.read().after(self.clock_offset_ms()?);
+        let last = self.number("last_now")?.map_or(machine, Millis::new);
+        if machine > last || self.meta("last_now")?.is_none() {
+            self.set_meta("last_now", &machine.get().to_string())?;
+        }
+        Ok(machine.max(last))
+    }
+
+    fn clock_offset_ms(&self) -> Result<i64, Fault> {
+        Ok(self.number("clock_offset_ms")?.unwrap_or(0))
+    }
+
+    fn number(&self, name: &str) -> Result<Option<i64>, Fault> {
+        let text = self.meta(name)?;
+        text.map(|text| text.parse().map_err(|_| Fault::unreadable("read object_meta", name)))
+            .transpose()
+    }
+
+    /// Stores the stand-in's clock offset.
+    pub fn set_clock_offset(&self, offset_ms: i64) -> Result<(), Fault> {
+        self.set_meta("clock_offset_ms", &offset_ms.to_string())
+    }
+
+    /// What is owed under `name` is due at that moment (`None`: nothing is owed).
+    pub fn owe(&self, name: &str, at: Option<Millis>) -> Result<(), Fault> {
+        match at {
+            Some(at) => self.sql.query(
+                "insert into due (name, at_ms) values (?1, ?2) \
+                 on conflict (name) do update set at_ms = excluded.at_ms",
+                &params![name, at],
+            )?,
+            None => self.sql.query("delete from due where name = ?1", &params![name])?,
+        };
+        Ok(())
+    }
+
+    /// When what is owed under `name` is due.
+    pub fn owed_at(&self, name: &str) -> Result<Option<Millis>, Fault> {
+        let rows = self.sql.query("select at_ms from due where name = ?1", &params![name])?;
+        rows.first().map(|row| row.millis("at_ms")).transpose()
+    }
+
+    /// The earliest due time of everything owed.
+    pub fn due_at(&self) -> Result<Option<Millis>, Fault> {
+        let rows = self.sql.query("select min(at_ms) as at_ms from due", &[])?;
+        rows.first().map_or(Ok(None), |row| row.opt_millis("at_ms"))
+    }
+
+    /// The single function that arms the alarm: last in every handler, also after an error.
+    /// It reads the earliest due time and sets the alarm in one synchronous step.
+    pub async fn arm(&self) -> Result<(), Fault> {
+        let at = match self.due_at()? {
+            None => None,
+            Some(due) => Some(due.after(-self.clock_offset_ms()?)),
+        };
+        self.alarm.set(at).await
+    }
+}

@@ -1,0 +1,1 @@
+//! Pages: view structs in, HTML out; no queries.

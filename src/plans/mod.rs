@@ -1,0 +1,1 @@
+//! Plans: synced from the provider's current state; what a plan grants.

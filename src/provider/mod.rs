@@ -1,0 +1,105 @@
+//! The billing provider, as a port: read a limit, read a plan, set a meter's total, read it back.
+//!
+//! A provider that only takes increments is not supported: a total that is sent twice is the same
+//! total, an increment that is sent twice is a wrong invoice.
+//!
+//! `kinde` is the one implementation; it speaks to Kinde and to the stand-in alike, only the
+//! transport differs. `standin` is the built-in provider.
+
+pub mod kinde;
+pub mod standin;
+
+use std::collections::BTreeMap;
+
+use crate::ports::Later;
+use crate::units::{AgreementId, CustomerId, Delta, Millis, PlanCode, Units};
+
+/// What a complete answer says of one feature's limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeatureLimit {
+    /// That many per cycle.
+    Known(Units),
+    /// The feature is named with no maximum.
+    Unlimited,
+}
+
+/// A complete answer about limits: the provider's feature key → its limit. A feature that is not
+/// in it is not in the plan. Of two entitlements of one key the larger counts.
+pub type Limits = BTreeMap<String, FeatureLimit>;
+
+/// One agreement (subscription) of a customer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agreement {
+    /// The provider's id.
+    pub agreement_id: AgreementId,
+    /// The plan it is for.
+    pub plan: PlanCode,
+    /// When it ends or ended, if it does.
+    pub expires_at: Option<Millis>,
+    /// The current period's start; older servers do not tell.
+    pub period_start: Option<Millis>,
+    /// The current period's end; may lie in the past while the provider's own sync lags.
+    pub period_end: Option<Millis>,
+    /// The provider's keys of the features it contains.
+    pub feature_keys: Vec<String>,
+}
+
+/// A complete list of a customer's agreements, and when the plans were subscribed to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agreements {
+    /// In the provider's order. Empty means: a complete answer that names none.
+    pub agreements: Vec<Agreement>,
+    /// Plan code → `subscribed_on`, where the provider tells.
+    pub subscribed_on: BTreeMap<String, Millis>,
+}
+
+/// Why the provider did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProviderFault {
+    /// No answer, a 5xx, or one that does not read: the outcome is not known.
+    Unknown(String),
+    /// 429: nothing was done; not before so many milliseconds from now.
+    RateLimited {
+        /// From `RateLimit-Reset` or `Retry-After`, at least 1,000.
+        wait_ms: i64,
+    },
+    /// Another 4xx: nothing was done. The code or message that came with it.
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The provider's code, without any secret.
+        code: String,
+    },
+    /// A page of a list was missing or empty where it must not be: nothing may be concluded.
+    Incomplete(String),
+    /// Credentials or domain are missing.
+    NotConfigured(&'static str),
+}
+
+/// The billing provider.
+pub trait Provider {
+    /// Every entitlement of the customer, all pages, or a fault; never a part.
+    fn limits<'a>(&'a self, customer: &'a CustomerId) -> Later<'a, Result<Limits, ProviderFault>>;
+
+    /// Every agreement of the customer, all pages, or a fault; never a part.
+    fn agreements<'a>(
+        &'a self,
+        customer: &'a CustomerId,
+    ) -> Later<'a, Result<Agreements, ProviderFault>>;
+
+    /// Sets the meter's total. `Ok` only where the provider answered 200 and the answer reads.
+    fn write_meter<'a>(
+        &'a self,
+        agreement: &'a AgreementId,
+        feature_key: &'a str,
+        total: Units,
+        at: Millis,
+    ) -> Later<'a, Result<(), ProviderFault>>;
+
+    /// The meter's total in the provider's current period; no record is zero.
+    fn read_meter<'a>(
+        &'a self,
+        agreement: &'a AgreementId,
+        feature_key: &'a str,
+    ) -> Later<'a, Result<Delta, ProviderFault>>;
+}
