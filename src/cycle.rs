@@ -21,7 +21,11 @@ pub struct Anchor {
 impl Anchor {
     /// A first anchor, on the day that `at` itself has.
     pub fn first(at: Millis) -> Self {
-        Self { at, day: civil(at).2, opens: None }
+        Self {
+            at,
+            day: civil(at).2,
+            opens: None,
+        }
     }
 
     /// The first anchor of an account about which nothing is known: calendar months.
@@ -35,7 +39,11 @@ impl Anchor {
         let index = i64::from(year) * 12 + i64::from(month) - 1 + months;
         let year = i32::try_from(index.div_euclid(12)).unwrap_or(i32::MAX);
         let month = u8::try_from(index.rem_euclid(12) + 1).unwrap_or(1);
-        let edge = if months < 0 { Millis::new(i64::MIN) } else { Millis::new(i64::MAX) };
+        let edge = if months < 0 {
+            Millis::new(i64::MIN)
+        } else {
+            Millis::new(i64::MAX)
+        };
         of_civil_clamped(year, month, self.day, ms).unwrap_or(edge)
     }
 
@@ -87,7 +95,11 @@ pub fn cycle_at(anchors: &[Anchor], at: Millis) -> Cycle {
         }
         nth += 1;
     }
-    Cycle { starts_at, ends_at, name: CycleName::of(year, month, nth) }
+    Cycle {
+        starts_at,
+        ends_at,
+        name: CycleName::of(year, month, nth),
+    }
 }
 
 fn bounds(anchors: &[Anchor], at: Millis) -> (Millis, Millis) {
@@ -105,7 +117,11 @@ fn bounds(anchors: &[Anchor], at: Millis) -> (Millis, Millis) {
         current = *anchor;
     }
     let (start, end) = current.bounds(at);
-    let start = if current.opens.is_some() { start.max(current.at) } else { start };
+    let start = if current.opens.is_some() {
+        start.max(current.at)
+    } else {
+        start
+    };
     (start, limit.map_or(end, |opens| end.min(opens)))
 }
 
@@ -120,13 +136,20 @@ mod tests {
 
     fn named(anchors: &[Anchor], moment: &str) -> (String, String, String) {
         let cycle = cycle_at(anchors, at(moment));
-        (cycle.name.to_string(), format(cycle.starts_at), format(cycle.ends_at))
+        (
+            cycle.name.to_string(),
+            format(cycle.starts_at),
+            format(cycle.ends_at),
+        )
     }
 
     #[test]
     fn without_an_anchor_a_cycle_is_a_calendar_month() {
         let (name, start, end) = named(&[], "2026-11-30T23:59:59.999Z");
-        assert_eq!((name.as_str(), start.as_str()), ("2026-11", "2026-11-01T00:00:00.000Z"));
+        assert_eq!(
+            (name.as_str(), start.as_str()),
+            ("2026-11", "2026-11-01T00:00:00.000Z")
+        );
         assert_eq!(end, "2026-12-01T00:00:00.000Z");
     }
 
@@ -178,7 +201,10 @@ mod tests {
             day: 25,
             opens: Some(at("2026-03-10T00:00:00Z")),
         };
-        assert_eq!(named(&[first, moved], "2026-03-25T00:00:00Z").0, "2026-03.2");
+        assert_eq!(
+            named(&[first, moved], "2026-03-25T00:00:00Z").0,
+            "2026-03.2"
+        );
         assert_eq!(named(&[first, moved], "2026-04-25T00:00:00Z").0, "2026-04");
     }
 

@@ -33,7 +33,11 @@ pub struct Fault {
 impl Fault {
     /// Something was out of reach or failed; safe to repeat.
     pub fn unavailable(doing: impl Into<String>, cause: impl fmt::Display) -> Self {
-        Self { kind: FaultKind::Unavailable, doing: doing.into(), cause: cause.to_string() }
+        Self {
+            kind: FaultKind::Unavailable,
+            doing: doing.into(),
+            cause: cause.to_string(),
+        }
     }
 
     /// A setting or secret is missing.

@@ -35,7 +35,12 @@ pub fn parse(text: &str) -> Option<EventTime> {
     let hour = number(text.get(11..13)?)?;
     let minute = number(text.get(14..16)?)?;
     let second = number(text.get(17..19)?)?;
-    let marks = (text.get(4..5)?, text.get(7..8)?, text.get(13..14)?, text.get(16..17)?);
+    let marks = (
+        text.get(4..5)?,
+        text.get(7..8)?,
+        text.get(13..14)?,
+        text.get(16..17)?,
+    );
     if marks != ("-", "-", ":", ":") || !matches!(text.get(10..11)?, "T" | "t" | " ") {
         return None;
     }
@@ -47,7 +52,10 @@ pub fn parse(text: &str) -> Option<EventTime> {
     let day_ms = ((hour * 60 + minute) * 60 + second) * 1000;
     let local = days_of(year, month, day)? * DAY_MS + day_ms;
     let at = local + i64::from(nanos / 1_000_000) - offset_minutes * 60_000;
-    Some(EventTime { at: Millis::new(at), nanos: nanos % 1_000_000 })
+    Some(EventTime {
+        at: Millis::new(at),
+        nanos: nanos % 1_000_000,
+    })
 }
 
 /// Reads a moment to the millisecond (what is finer is cut off).
@@ -69,7 +77,12 @@ pub fn civil(at: Millis) -> (i32, u8, u8, i64) {
     let julian = i32::try_from(days + EPOCH_DAY).unwrap_or(i32::MAX);
     let date =
         Date::from_julian_day(julian).unwrap_or(if days < 0 { Date::MIN } else { Date::MAX });
-    (date.year(), u8::from(date.month()), date.day(), at.get().rem_euclid(DAY_MS))
+    (
+        date.year(),
+        u8::from(date.month()),
+        date.day(),
+        at.get().rem_euclid(DAY_MS),
+    )
 }
 
 /// The moment `ms` milliseconds after midnight of a day; a day past the month's end is its last.
@@ -77,7 +90,9 @@ pub fn of_civil_clamped(year: i32, month: u8, day: u8, ms: i64) -> Option<Millis
     let month = Month::try_from(month).ok()?;
     let day = day.min(month.length(year));
     let date = Date::from_calendar_date(year, month, day).ok()?;
-    Some(Millis::new((i64::from(date.to_julian_day()) - EPOCH_DAY) * DAY_MS + ms))
+    Some(Millis::new(
+        (i64::from(date.to_julian_day()) - EPOCH_DAY) * DAY_MS + ms,
+    ))
 }
 
 fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
@@ -88,7 +103,10 @@ fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
 }
 
 fn number(digits: &str) -> Option<i64> {
-    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+    digits
+        .bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| digits.parse().ok())?
 }
 
 /// The fraction in nanoseconds, and what follows it.
@@ -118,7 +136,9 @@ fn offset(text: &str) -> Option<i64> {
     let (hours, minutes) = match digits.len() {
         2 => (digits, "00"),
         4 => digits.split_at_checked(2)?,
-        5 => digits.split_once(':').filter(|(hours, _)| hours.len() == 2)?,
+        5 => digits
+            .split_once(':')
+            .filter(|(hours, _)| hours.len() == 2)?,
         _ => return None,
     };
     let (hours, minutes) = (number(hours)?, number(minutes)?);
@@ -179,9 +199,19 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        for at in [0, 1, -1, 951_782_400_000, 1_792_510_140_123, 253_402_300_799_999] {
+        for at in [
+            0,
+            1,
+            -1,
+            951_782_400_000,
+            1_792_510_140_123,
+            253_402_300_799_999,
+        ] {
             assert_eq!(ms(&format(Millis::new(at))), Some(at));
         }
-        assert_eq!(format(Millis::new(1_792_510_140_123)), "2026-10-20T15:29:00.123Z");
+        assert_eq!(
+            format(Millis::new(1_792_510_140_123)),
+            "2026-10-20T15:29:00.123Z"
+        );
     }
 }

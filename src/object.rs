@@ -63,14 +63,19 @@ impl Object {
             return Ok(0);
         }
         let text = self.meta("schema")?.unwrap_or_else(|| "0".to_owned());
-        text.parse().map_err(|_| Fault::unreadable("read an object's schema number", text))
+        text.parse()
+            .map_err(|_| Fault::unreadable("read an object's schema number", text))
     }
 
     /// What this object was told or stored of itself under `name`.
     pub fn meta(&self, name: &str) -> Result<Option<String>, Fault> {
-        let rows =
-            self.sql.query("select value from object_meta where name = ?1", &params![name])?;
-        rows.first().map(|row| row.text("value").map(str::to_owned)).transpose()
+        let rows = self.sql.query(
+            "select value from object_meta where name = ?1",
+            &params![name],
+        )?;
+        rows.first()
+            .map(|row| row.text("value").map(str::to_owned))
+            .transpose()
     }
 
     /// Stores `value` under `name`.
@@ -100,8 +105,11 @@ impl Object {
 
     fn number(&self, name: &str) -> Result<Option<i64>, Fault> {
         let text = self.meta(name)?;
-        text.map(|text| text.parse().map_err(|_| Fault::unreadable("read object_meta", name)))
-            .transpose()
+        text.map(|text| {
+            text.parse()
+                .map_err(|_| Fault::unreadable("read object_meta", name))
+        })
+        .transpose()
     }
 
     /// Stores the stand-in's clock offset.
@@ -117,14 +125,18 @@ impl Object {
                  on conflict (name) do update set at_ms = excluded.at_ms",
                 &params![name, at],
             )?,
-            None => self.sql.query("delete from due where name = ?1", &params![name])?,
+            None => self
+                .sql
+                .query("delete from due where name = ?1", &params![name])?,
         };
         Ok(())
     }
 
     /// When what is owed under `name` is due.
     pub fn owed_at(&self, name: &str) -> Result<Option<Millis>, Fault> {
-        let rows = self.sql.query("select at_ms from due where name = ?1", &params![name])?;
+        let rows = self
+            .sql
+            .query("select at_ms from due where name = ?1", &params![name])?;
         rows.first().map(|row| row.millis("at_ms")).transpose()
     }
 

@@ -89,7 +89,10 @@ pub struct Statement {
 impl Statement {
     /// A statement with its parameters.
     pub fn new(sql: impl Into<String>, params: Vec<Value>) -> Self {
-        Self { sql: sql.into(), params }
+        Self {
+            sql: sql.into(),
+            params,
+        }
     }
 }
 
@@ -110,7 +113,8 @@ impl Row {
 
     /// An integer column.
     pub fn int(&self, name: &str) -> Result<i64, Fault> {
-        self.opt_int(name)?.ok_or_else(|| Self::missing(name, "an integer"))
+        self.opt_int(name)?
+            .ok_or_else(|| Self::missing(name, "an integer"))
     }
 
     /// An integer column that may be null.
@@ -124,7 +128,8 @@ impl Row {
 
     /// A text column.
     pub fn text(&self, name: &str) -> Result<&str, Fault> {
-        self.opt_text(name)?.ok_or_else(|| Self::missing(name, "text"))
+        self.opt_text(name)?
+            .ok_or_else(|| Self::missing(name, "text"))
     }
 
     /// A text column that may be null.
@@ -180,7 +185,9 @@ pub fn transact<T>(sql: &dyn Sql, body: impl FnOnce() -> Result<T, Fault>) -> Re
     let mut body = Some(body);
     let mut outcome = None;
     sql.transaction(&mut || {
-        let run = body.take().ok_or_else(|| Fault::unavailable("transact", "ran twice"))?;
+        let run = body
+            .take()
+            .ok_or_else(|| Fault::unavailable("transact", "ran twice"))?;
         outcome = Some(run()?);
         Ok(())
     })?;
@@ -253,7 +260,10 @@ pub struct Incoming {
 impl Incoming {
     /// The first header of that (lower-case) name.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 

@@ -145,8 +145,10 @@ impl Settings {
         let mut operator_tokens = tokens(get("OPERATOR_TOKEN"), "OPERATOR_TOKEN")?;
         let mut backend_tokens = tokens(get("BACKEND_TOKEN"), "BACKEND_TOKEN")?;
         if dev && operator_tokens.is_empty() && backend_tokens.is_empty() {
-            let named =
-                |token: &str| NamedToken { name: token.to_owned(), token: token.to_owned() };
+            let named = |token: &str| NamedToken {
+                name: token.to_owned(),
+                token: token.to_owned(),
+            };
             operator_tokens.push(named("dev-operator"));
             backend_tokens.push(named("dev-backend"));
         }
@@ -218,7 +220,10 @@ impl Settings {
 
     /// Our name of the feature that the provider knows by `key`.
     pub fn feature_of_provider_key(&self, key: &str) -> Option<&FeatureName> {
-        self.features.iter().find(|(_, f)| f.provider_key == key).map(|(name, _)| name)
+        self.features
+            .iter()
+            .find(|(_, f)| f.provider_key == key)
+            .map(|(name, _)| name)
     }
 }
 
@@ -245,7 +250,10 @@ fn tokens(text: Option<String>, name: &str) -> Result<Vec<NamedToken>, Fault> {
         if token.is_empty() {
             return Err(wrong(name, "one or more name=token"));
         }
-        tokens.push(NamedToken { name: label, token: token.to_owned() });
+        tokens.push(NamedToken {
+            name: label,
+            token: token.to_owned(),
+        });
     }
     Ok(tokens)
 }
@@ -254,9 +262,16 @@ fn seconds(text: Option<String>, name: &str, default: &str) -> Result<Vec<i64>, 
     let text = text.unwrap_or_else(|| default.to_owned());
     let parsed: Option<Vec<i64>> = text
         .split(',')
-        .map(|part| part.trim().parse().ok().filter(|s| (0..=604_800).contains(s)))
+        .map(|part| {
+            part.trim()
+                .parse()
+                .ok()
+                .filter(|s| (0..=604_800).contains(s))
+        })
         .collect();
-    parsed.filter(|list| list.len() <= 20).ok_or_else(|| wrong(name, "seconds such as 5,30,120"))
+    parsed
+        .filter(|list| list.len() <= 20)
+        .ok_or_else(|| wrong(name, "seconds such as 5,30,120"))
 }
 
 fn time_of_day(text: Option<String>) -> Result<i64, Fault> {
@@ -280,7 +295,11 @@ fn quiet_hours(text: Option<String>) -> Result<Option<i64>, Fault> {
 }
 
 fn with_scheme(domain: String) -> String {
-    if domain.contains("://") { domain } else { format!("https://{domain}") }
+    if domain.contains("://") {
+        domain
+    } else {
+        format!("https://{domain}")
+    }
 }
 
 fn base_url(text: Option<String>, name: &str) -> Result<Option<String>, Fault> {
@@ -288,7 +307,11 @@ fn base_url(text: Option<String>, name: &str) -> Result<Option<String>, Fault> {
     let text = text.trim().trim_end_matches('/').to_owned();
     let web = url::Url::parse(&text)
         .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some());
-    if web { Ok(Some(text)) } else { Err(wrong(name, "an http or https address")) }
+    if web {
+        Ok(Some(text))
+    } else {
+        Err(wrong(name, "an http or https address"))
+    }
 }
 
 fn features(text: &str) -> Result<BTreeMap<FeatureName, Feature>, Fault> {
@@ -303,7 +326,10 @@ fn features(text: &str) -> Result<BTreeMap<FeatureName, Feature>, Fault> {
                 "gated-open" => FeatureKind::GatedOpen,
                 _ => return None,
             };
-            let feature = Feature { provider_key: key.to_owned(), kind };
+            let feature = Feature {
+                provider_key: key.to_owned(),
+                kind,
+            };
             (!key.is_empty()).then_some((FeatureName::new(name)?, feature))
         });
         let (name, feature) = parsed.ok_or_else(|| wrong("FEATURES", form))?;
@@ -321,8 +347,10 @@ fn plans(text: &str) -> Result<BTreeMap<PlanCode, BTreeMap<String, Units>>, Faul
     let mut plans = BTreeMap::new();
     for (code, grants) in raw {
         let code = PlanCode::new(code).ok_or_else(|| wrong("PLANS", form))?;
-        let grants: Option<BTreeMap<String, Units>> =
-            grants.into_iter().map(|(what, n)| Some((what, Units::new(n)?))).collect();
+        let grants: Option<BTreeMap<String, Units>> = grants
+            .into_iter()
+            .map(|(what, n)| Some((what, Units::new(n)?)))
+            .collect();
         plans.insert(code, grants.ok_or_else(|| wrong("PLANS", form))?);
     }
     Ok(plans)
@@ -333,8 +361,10 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Settings, Fault> {
-        let pairs: BTreeMap<String, String> =
-            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let pairs: BTreeMap<String, String> = pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
         Settings::read(&|name| pairs.get(name).cloned())
     }
 
@@ -349,10 +379,16 @@ mod tests {
 
     #[test]
     fn dev_tokens_exist_only_with_dev_and_without_tokens_of_ones_own() {
-        assert_eq!(read(&[("DEV", "1")]).expect("reads").operator_tokens.len(), 1);
+        assert_eq!(
+            read(&[("DEV", "1")]).expect("reads").operator_tokens.len(),
+            1
+        );
         let own = read(&[("DEV", "1"), ("BACKEND_TOKEN", "app=s3cret")]).expect("reads");
         assert!(own.operator_tokens.is_empty());
-        assert_eq!(own.backend_tokens.first().map(|t| t.name.as_str()), Some("app"));
+        assert_eq!(
+            own.backend_tokens.first().map(|t| t.name.as_str()),
+            Some("app")
+        );
     }
 
     #[test]

@@ -20,7 +20,11 @@ impl Units {
 
     /// `None` outside 0 to 2^53 − 1.
     pub const fn new(units: i64) -> Option<Self> {
-        if 0 <= units && units <= SAFE_MAX { Some(Self(units)) } else { None }
+        if 0 <= units && units <= SAFE_MAX {
+            Some(Self(units))
+        } else {
+            None
+        }
     }
 
     /// The plain number.
@@ -56,7 +60,11 @@ impl Delta {
 
     /// `None` outside ±(2^53 − 1).
     pub const fn new(units: i64) -> Option<Self> {
-        if -SAFE_MAX <= units && units <= SAFE_MAX { Some(Self(units)) } else { None }
+        if -SAFE_MAX <= units && units <= SAFE_MAX {
+            Some(Self(units))
+        } else {
+            None
+        }
     }
 
     /// The plain number.
@@ -225,7 +233,11 @@ impl CycleName {
     /// The name of the `nth` (from 1) cycle that starts in that month.
     pub fn of(year: i32, month: u8, nth: u32) -> Self {
         let name = format!("{year:04}-{month:02}");
-        Self(if nth == 1 { name } else { format!("{name}.{nth}") })
+        Self(if nth == 1 {
+            name
+        } else {
+            format!("{name}.{nth}")
+        })
     }
 }
 

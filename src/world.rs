@@ -77,7 +77,9 @@ pub struct Calls {
 impl Calls {
     /// So many calls.
     pub const fn new(limit: u32) -> Self {
-        Self { left: Cell::new(limit) }
+        Self {
+            left: Cell::new(limit),
+        }
     }
 
     /// How many are left.

@@ -15,7 +15,9 @@ const LOAD: &str = "select a.account_id, a.name, a.customer_id, a.ledger, a.jobs
 /// The account of that id.
 pub async fn load(db: &dyn Db, account_id: &AccountId) -> Result<Option<Account>, Fault> {
     let sql = format!("{LOAD} where a.account_id = ?1 order by n.number");
-    let rows = db.query(Statement::new(sql, params![account_id.as_str()])).await?;
+    let rows = db
+        .query(Statement::new(sql, params![account_id.as_str()]))
+        .await?;
     of_rows(&rows)
 }
 
@@ -25,13 +27,17 @@ pub async fn load_by_customer(
     customer_id: &CustomerId,
 ) -> Result<Option<Account>, Fault> {
     let sql = format!("{LOAD} where a.customer_id = ?1 order by n.number");
-    let rows = db.query(Statement::new(sql, params![customer_id.as_str()])).await?;
+    let rows = db
+        .query(Statement::new(sql, params![customer_id.as_str()]))
+        .await?;
     of_rows(&rows)
 }
 
 /// The rows of one account, one for each of its anchors in order.
 fn of_rows(rows: &[Row]) -> Result<Option<Account>, Fault> {
-    let Some(row) = rows.first() else { return Ok(None) };
+    let Some(row) = rows.first() else {
+        return Ok(None);
+    };
     let customer_id = row.opt_text("customer_id")?.map(str::to_owned);
     let agreement_id = row.opt_text("agreement_id")?.map(str::to_owned);
     Ok(Some(Account {
@@ -55,7 +61,11 @@ fn of_rows(rows: &[Row]) -> Result<Option<Account>, Fault> {
 pub fn anchor_of(row: &Row) -> Result<Anchor, Fault> {
     let day = u8::try_from(row.int("day")?)
         .map_err(|_| Fault::unreadable("read an anchor", "its day is not 1 to 31"))?;
-    Ok(Anchor { at: row.millis("at_ms")?, day, opens: row.opt_millis("opens_ms")? })
+    Ok(Anchor {
+        at: row.millis("at_ms")?,
+        day,
+        opens: row.opt_millis("opens_ms")?,
+    })
 }
 
 /// Fixes the account's first anchor, once, and gives all its anchors as they now stand.
@@ -74,7 +84,13 @@ pub async fn fix_anchor(
         params![account_id.as_str()],
     );
     let results = db.batch(vec![fix, read]).await?;
-    results.last().map(Vec::as_slice).unwrap_or_default().iter().map(anchor_of).collect()
+    results
+        .last()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+        .iter()
+        .map(anchor_of)
+        .collect()
 }
 
 /// Stores the cycle's row; the first one of a name stays, its end may move.
@@ -82,6 +98,11 @@ pub fn cycle_row(account_id: &AccountId, cycle: &Cycle) -> Statement {
     Statement::new(
         "insert into cycle (account_id, name, starts_at_ms, ends_at_ms) values (?1, ?2, ?3, ?4) \
          on conflict (account_id, name) do update set ends_at_ms = excluded.ends_at_ms",
-        params![account_id.as_str(), cycle.name.as_str(), cycle.starts_at, cycle.ends_at],
+        params![
+            account_id.as_str(),
+            cycle.name.as_str(),
+            cycle.starts_at,
+            cycle.ends_at
+        ],
     )
 }

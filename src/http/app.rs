@@ -46,12 +46,17 @@ impl Call {
 
     /// The value of the `index`-th `{…}` segment.
     pub fn path_value(&self, index: usize) -> Result<&str, Problem> {
-        self.path_values.get(index).map(String::as_str).ok_or_else(Problem::not_found)
+        self.path_values
+            .get(index)
+            .map(String::as_str)
+            .ok_or_else(Problem::not_found)
     }
 
     /// The account of a route that is about one.
     pub fn account(&self) -> Result<&Account, Problem> {
-        self.account.as_ref().ok_or_else(|| Problem::field("account", "It is required."))
+        self.account
+            .as_ref()
+            .ok_or_else(|| Problem::field("account", "It is required."))
     }
 
     /// The caller of a route that needs one.
@@ -181,5 +186,10 @@ fn dispatch(endpoint: Endpoint, call: Call) -> Later<'static, Answer> {
 
 /// For routes whose feature has not landed.
 pub fn unbuilt(call: &Call) -> Answer {
-    Err(Problem::new(503, "unavailable", format!("{} is not served.", call.spec.pattern)).into())
+    Err(Problem::new(
+        503,
+        "unavailable",
+        format!("{} is not served.", call.spec.pattern),
+    )
+    .into())
 }

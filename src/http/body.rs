@@ -19,23 +19,47 @@ impl Fields {
     /// empty object, so that routes whose fields are all optional need none.
     pub fn parse(body: &Body) -> Result<Self, Problem> {
         let Body::Whole(bytes) = body else {
-            return Err(Problem::new(413, "too_large", "The body is larger than 256 KiB."));
+            return Err(Problem::new(
+                413,
+                "too_large",
+                "The body is larger than 256 KiB.",
+            ));
         };
         if bytes.iter().all(u8::is_ascii_whitespace) {
-            return Ok(Self { rest: Map::new(), prefix: String::new() });
+            return Ok(Self {
+                rest: Map::new(),
+                prefix: String::new(),
+            });
         }
         match serde_json::from_slice(bytes) {
-            Ok(Value::Object(rest)) => Ok(Self { rest, prefix: String::new() }),
-            Ok(_) => Err(Problem::new(400, "invalid_json", "The body is not a JSON object.")),
-            Err(_) => Err(Problem::new(400, "invalid_json", "The body is not valid JSON.")),
+            Ok(Value::Object(rest)) => Ok(Self {
+                rest,
+                prefix: String::new(),
+            }),
+            Ok(_) => Err(Problem::new(
+                400,
+                "invalid_json",
+                "The body is not a JSON object.",
+            )),
+            Err(_) => Err(Problem::new(
+                400,
+                "invalid_json",
+                "The body is not valid JSON.",
+            )),
         }
     }
 
     /// The fields of an object inside a body; `prefix` names it in errors (`items[3].`).
     pub fn nested(value: Value, prefix: &str) -> Result<Self, Problem> {
         match value {
-            Value::Object(rest) => Ok(Self { rest, prefix: prefix.to_owned() }),
-            _ => Err(Problem::field(prefix.trim_end_matches('.'), "It must be an object.")),
+            Value::Object(rest) => Ok(Self {
+                rest,
+                prefix: prefix.to_owned(),
+            }),
+            _ => Err(Problem::field(
+                prefix.trim_end_matches('.'),
+                "It must be an object.",
+            )),
         }
     }
 
@@ -80,7 +104,8 @@ impl Fields {
 
     /// A text of a newtype's form.
     pub fn id<T>(&mut self, field: &str, parse: fn(String) -> Option<T>) -> Result<T, Problem> {
-        self.opt_id(field, parse)?.ok_or_else(|| self.wrong(field, "It is required."))
+        self.opt_id(field, parse)?
+            .ok_or_else(|| self.wrong(field, "It is required."))
     }
 
     /// A whole number within bounds, if it is there. `1.5`, `1e3` and `"10"` are none.
@@ -89,9 +114,10 @@ impl Fields {
             None | Some(Value::Null) => Ok(None),
             Some(value) => match whole_number(&value).filter(|n| (min..=max).contains(n)) {
                 Some(number) => Ok(Some(number)),
-                None => {
-                    Err(self.wrong(field, &format!("It must be a whole number, {min} to {max}.")))
-                }
+                None => Err(self.wrong(
+                    field,
+                    &format!("It must be a whole number, {min} to {max}."),
+                )),
             },
         }
     }
@@ -103,7 +129,8 @@ impl Fields {
 
     /// An amount of at least `min`.
     pub fn units(&mut self, field: &str, min: i64) -> Result<Units, Problem> {
-        self.opt_units(field, min)?.ok_or_else(|| self.wrong(field, "It is required."))
+        self.opt_units(field, min)?
+            .ok_or_else(|| self.wrong(field, "It is required."))
     }
 
     /// A moment (RFC 3339), if it is there.
@@ -137,7 +164,9 @@ impl Fields {
 
 /// An integer within the safe range; a number written with a point or exponent is none.
 pub fn whole_number(value: &Value) -> Option<i64> {
-    value.as_i64().filter(|n| (-SAFE_MAX..=SAFE_MAX).contains(n))
+    value
+        .as_i64()
+        .filter(|n| (-SAFE_MAX..=SAFE_MAX).contains(n))
 }
 
 #[cfg(test)]
@@ -153,15 +182,32 @@ mod tests {
         for bad in ["[]", "7", "{", "nul", "{\"a\":1}x", "\u{feff}{}"] {
             assert_eq!(fields(bad).err().map(|p| p.status), Some(400), "{bad}");
         }
-        assert_eq!(Fields::parse(&Body::TooLarge).err().map(|p| p.status), Some(413));
+        assert_eq!(
+            Fields::parse(&Body::TooLarge).err().map(|p| p.status),
+            Some(413)
+        );
     }
 
     #[test]
     fn only_whole_safe_numbers_are_amounts() {
-        for bad in ["1.5", "1e3", "\"10\"", "-1", "0", "9007199254740992", "1.0", "true", "[]"] {
+        for bad in [
+            "1.5",
+            "1e3",
+            "\"10\"",
+            "-1",
+            "0",
+            "9007199254740992",
+            "1.0",
+            "true",
+            "[]",
+        ] {
             let mut body = fields(&format!("{{\"hold\":{bad}}}")).expect("it parses");
             let problem = body.units("hold", 1).expect_err(bad);
-            assert_eq!(problem.members.get("field"), Some(&Value::from("hold")), "{bad}");
+            assert_eq!(
+                problem.members.get("field"),
+                Some(&Value::from("hold")),
+                "{bad}"
+            );
         }
         let mut body = fields("{\"hold\":9007199254740991}").expect("it parses");
         assert_eq!(body.units("hold", 1), Ok(Units::MAX));
@@ -169,7 +215,10 @@ mod tests {
 
     #[test]
     fn an_unknown_field_is_named() {
-        let problem = fields("{\"x\":1}").expect("parses").finish().expect_err("it is unknown");
+        let problem = fields("{\"x\":1}")
+            .expect("parses")
+            .finish()
+            .expect_err("it is unknown");
         assert_eq!(problem.members.get("field"), Some(&Value::from("x")));
     }
 }

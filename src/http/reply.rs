@@ -18,12 +18,18 @@ pub struct Response {
 impl Response {
     /// An answer without a body.
     pub fn empty(status: u16) -> Self {
-        Self { status, headers: Vec::new(), body: Vec::new() }
+        Self {
+            status,
+            headers: Vec::new(),
+            body: Vec::new(),
+        }
     }
 
     /// An answer with a body.
     pub fn of(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
-        Self::empty(status).with("content-type", content_type).with_body(body.into())
+        Self::empty(status)
+            .with("content-type", content_type)
+            .with_body(body.into())
     }
 
     /// A JSON answer.
@@ -42,7 +48,9 @@ impl Response {
 
     /// A redirect that is not cached.
     pub fn see_other(location: &str) -> Self {
-        Self::empty(303).with("location", location).with("cache-control", "no-store")
+        Self::empty(303)
+            .with("location", location)
+            .with("cache-control", "no-store")
     }
 
     /// The same with one more header.
@@ -59,7 +67,10 @@ impl Response {
 
     /// The first header of that (lower-case) name.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -82,7 +93,13 @@ impl Problem {
     /// An error with nothing but a code and a sentence.
     pub fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
         let (members, retry_after) = (Map::new(), None);
-        Self { status, code, detail: detail.into(), members, retry_after }
+        Self {
+            status,
+            code,
+            detail: detail.into(),
+            members,
+            retry_after,
+        }
     }
 
     /// 422: one field of the body or query is wrong.

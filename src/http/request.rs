@@ -80,7 +80,10 @@ pub struct Request {
 impl Request {
     /// The first header of that (lower-case) name.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The first query parameter of that name, unescaped; `+` is a space.
@@ -123,7 +126,10 @@ fn unescape(segment: &str) -> Option<String> {
             }
         }
     }
-    percent_decode_str(segment).decode_utf8().ok().map(std::borrow::Cow::into_owned)
+    percent_decode_str(segment)
+        .decode_utf8()
+        .ok()
+        .map(std::borrow::Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -135,7 +141,10 @@ mod tests {
         assert_eq!(segments("/a%2"), None);
         assert_eq!(segments("/a%zz"), None);
         assert_eq!(segments("/%ff"), None);
-        assert_eq!(segments("/a%20b/c/"), Some(vec!["a b".to_owned(), "c".to_owned()]));
+        assert_eq!(
+            segments("/a%20b/c/"),
+            Some(vec!["a b".to_owned(), "c".to_owned()])
+        );
         assert_eq!(segments("/"), Some(vec![]));
         assert_eq!(segments("//"), Some(vec![String::new()]));
     }

@@ -114,7 +114,12 @@ pub struct Spec {
 }
 
 const fn spec(method: Method, pattern: &'static str, endpoint: Endpoint, access: Access) -> Spec {
-    Spec { method, pattern, endpoint, access }
+    Spec {
+        method,
+        pattern,
+        endpoint,
+        access,
+    }
 }
 
 /// All routes.
@@ -239,10 +244,16 @@ pub fn find(method: Method, path: &str) -> Found {
         return Found::Nothing;
     };
     let mut allowed: Vec<Method> = Vec::new();
-    let asked = if method == Method::Head { Method::Get } else { method };
+    let asked = if method == Method::Head {
+        Method::Get
+    } else {
+        method
+    };
     for literal in [true, false] {
         for spec in ROUTES.iter().filter(|spec| is_literal(spec) == literal) {
-            let Some(values) = matched(spec.pattern, &segments) else { continue };
+            let Some(values) = matched(spec.pattern, &segments) else {
+                continue;
+            };
             if spec.method == asked {
                 return Found::Route(spec, values);
             }
@@ -314,15 +325,30 @@ mod tests {
 
     #[test]
     fn a_literal_segment_wins_over_an_id() {
-        assert_eq!(endpoint(Method::Get, "/v1/jobs/estimates"), Some(Endpoint::JobEstimates));
-        assert_eq!(endpoint(Method::Get, "/v1/jobs/job_1"), Some(Endpoint::GetJob));
-        assert_eq!(endpoint(Method::Post, "/v1/review/close"), Some(Endpoint::CloseReviews));
-        assert_eq!(endpoint(Method::Post, "/v1/review/r1/close"), Some(Endpoint::CloseReview));
+        assert_eq!(
+            endpoint(Method::Get, "/v1/jobs/estimates"),
+            Some(Endpoint::JobEstimates)
+        );
+        assert_eq!(
+            endpoint(Method::Get, "/v1/jobs/job_1"),
+            Some(Endpoint::GetJob)
+        );
+        assert_eq!(
+            endpoint(Method::Post, "/v1/review/close"),
+            Some(Endpoint::CloseReviews)
+        );
+        assert_eq!(
+            endpoint(Method::Post, "/v1/review/r1/close"),
+            Some(Endpoint::CloseReview)
+        );
     }
 
     #[test]
     fn one_segment_that_is_not_reserved_is_a_short_link() {
-        assert_eq!(endpoint(Method::Get, "/Spring-26/"), Some(Endpoint::ShortLink));
+        assert_eq!(
+            endpoint(Method::Get, "/Spring-26/"),
+            Some(Endpoint::ShortLink)
+        );
         assert_eq!(endpoint(Method::Head, "/spring"), Some(Endpoint::ShortLink));
         assert_eq!(endpoint(Method::Get, "/metrics"), Some(Endpoint::Metrics));
         assert_eq!(endpoint(Method::Get, "/cdn-cgi"), None);
@@ -331,7 +357,9 @@ mod tests {
 
     #[test]
     fn another_method_on_a_known_path_is_told_what_is_allowed() {
-        let Found::OtherMethod(allow) = find(Method::Delete, "/x") else { panic!("not known") };
+        let Found::OtherMethod(allow) = find(Method::Delete, "/x") else {
+            panic!("not known")
+        };
         assert_eq!(allow, "GET, HEAD, OPTIONS");
         let Found::OtherMethod(allow) = find(Method::Put, "/v1/links/x") else {
             panic!("not known")

@@ -85,7 +85,15 @@ impl Machine {
             isolate: Rc::new(Isolate::default()),
         });
         objects.world.replace(Some(Rc::clone(&world)));
-        Ok(Self { control, ledger, clock, objects, background, log, world })
+        Ok(Self {
+            control,
+            ledger,
+            clock,
+            objects,
+            background,
+            log,
+            world,
+        })
     }
 
     /// What requests and cron ticks are given.
@@ -110,7 +118,10 @@ impl Machine {
     /// Sends JSON with a token and gives status and JSON (null where the answer is not JSON).
     pub fn call(&self, method: &str, target: &str, token: &str, body: &Json) -> (u16, Json) {
         let response = self.handle(request(method, target, token, body));
-        (response.status, serde_json::from_slice(&response.body).unwrap_or(Json::Null))
+        (
+            response.status,
+            serde_json::from_slice(&response.body).unwrap_or(Json::Null),
+        )
     }
 
     /// Moves the clock and fires every alarm that is then due, until none is.
@@ -122,9 +133,12 @@ impl Machine {
     /// Fires every alarm that is due by the machine's clock, until none is or one keeps coming.
     pub fn fire_alarms(&self) {
         for _ in 0..1000 {
-            let Some(name) = self.objects.take_due(self.clock.0.get()) else { return };
+            let Some(name) = self.objects.take_due(self.clock.0.get()) else {
+                return;
+            };
             if let Err(fault) = block_on(self.objects.alarm(&name)) {
-                self.log.line("error", "alarm.fault", json!({"cause": fault.to_string()}));
+                self.log
+                    .line("error", "alarm.fault", json!({"cause": fault.to_string()}));
             }
             self.finish_background();
         }
@@ -134,11 +148,18 @@ impl Machine {
 /// A request as a client would send it; an empty token sends none, a null body none.
 pub fn request(method: &str, target: &str, token: &str, body: &Json) -> Request {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let mut headers = vec![("user-agent".to_owned(), "Mozilla/5.0 (X11; Linux) Test".to_owned())];
+    let mut headers = vec![(
+        "user-agent".to_owned(),
+        "Mozilla/5.0 (X11; Linux) Test".to_owned(),
+    )];
     if !token.is_empty() {
         headers.push(("authorization".to_owned(), format!("Bearer {token}")));
     }
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let body = if body.is_null() {
+        Vec::new()
+    } else {
+        body.to_string().into_bytes()
+    };
     Request {
         method: Method::parse(method),
         path: path.to_owned(),
@@ -205,9 +226,14 @@ pub struct NoNetwork;
 
 impl Transport for NoNetwork {
     fn send(&self, request: Outgoing) -> Later<'_, Result<Incoming, Fault>> {
-        let host = url::Url::parse(&request.url).ok().and_then(|u| u.host_str().map(str::to_owned));
+        let host = url::Url::parse(&request.url)
+            .ok()
+            .and_then(|u| u.host_str().map(str::to_owned));
         Box::pin(async move {
-            Err(Fault::unavailable("send a request", format!("{host:?} is out of reach")))
+            Err(Fault::unavailable(
+                "send a request",
+                format!("{host:?} is out of reach"),
+            ))
         })
     }
 }
@@ -263,7 +289,10 @@ impl ObjectPool {
 
     /// When the object's alarm fires, by the machine's clock.
     pub fn alarm_at(&self, name: &ObjectName) -> Option<Millis> {
-        self.slots.borrow().get(name).and_then(|slot| slot.alarm.0.get())
+        self.slots
+            .borrow()
+            .get(name)
+            .and_then(|slot| slot.alarm.0.get())
     }
 
     /// Drops an object's alarm, as the platform does after six failures.
@@ -276,8 +305,10 @@ impl ObjectPool {
     fn take_due(&self, now: Millis) -> Option<ObjectName> {
         let slots = self.slots.borrow();
         let due = |slot: &Slot| slot.alarm.0.get().filter(|at| *at <= now);
-        let (_, name) =
-            slots.iter().filter_map(|(name, slot)| Some((due(slot)?, name.clone()))).min()?;
+        let (_, name) = slots
+            .iter()
+            .filter_map(|(name, slot)| Some((due(slot)?, name.clone())))
+            .min()?;
         if let Some(slot) = slots.get(&name) {
             slot.alarm.0.set(None);
         }
@@ -287,10 +318,16 @@ impl ObjectPool {
     fn awake(&self, name: &ObjectName) -> Result<Awake, Fault> {
         let mut slots = self.slots.borrow_mut();
         if !slots.contains_key(name) {
-            let slot = Slot { sql: Sqlite::memory()?, alarm: Rc::default(), awake: None };
+            let slot = Slot {
+                sql: Sqlite::memory()?,
+                alarm: Rc::default(),
+                awake: None,
+            };
             slots.insert(name.clone(), slot);
         }
-        let slot = slots.get_mut(name).ok_or_else(|| Fault::unavailable("wake", "no slot"))?;
+        let slot = slots
+            .get_mut(name)
+            .ok_or_else(|| Fault::unavailable("wake", "no slot"))?;
         if let Some(awake) = &slot.awake {
             return Ok(awake.clone());
         }
@@ -339,6 +376,10 @@ mod tests {
         let machine = Machine::new(&[]).expect("it starts");
         let (status, body) = machine.call("GET", "/v2/x", "", &Json::Null);
         assert_eq!((status, body["code"].as_str()), (404, Some("not_found")));
-        assert!(body["request_id"].as_str().is_some_and(|id| id.starts_with("req_")));
+        assert!(
+            body["request_id"]
+                .as_str()
+                .is_some_and(|id| id.starts_with("req_"))
+        );
     }
 }

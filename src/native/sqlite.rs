@@ -19,7 +19,10 @@ pub struct Sqlite {
 }
 
 impl ToSql for Value {
-    #[expect(clippy::cast_precision_loss, reason = "within ±(2^53 − 1) every integer is exact")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "within ±(2^53 − 1) every integer is exact"
+    )]
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match self {
             Self::Null => ToSqlOutput::Owned(SqlValue::Null),
@@ -29,7 +32,10 @@ impl ToSql for Value {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "checked to be whole and within ±(2^53 − 1)")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "checked to be whole and within ±(2^53 − 1)"
+)]
 #[expect(clippy::cast_precision_loss, reason = "SAFE_MAX is exact")]
 fn value_of(value: ValueRef<'_>) -> Result<Value, String> {
     match value {
@@ -39,9 +45,9 @@ fn value_of(value: ValueRef<'_>) -> Result<Value, String> {
             Ok(Value::Int(value as i64))
         }
         ValueRef::Real(value) => Err(format!("{value} is not a safe integer")),
-        ValueRef::Text(text) => {
-            String::from_utf8(text.to_vec()).map(Value::Text).map_err(|e| e.to_string())
-        }
+        ValueRef::Text(text) => String::from_utf8(text.to_vec())
+            .map(Value::Text)
+            .map_err(|e| e.to_string()),
         ValueRef::Blob(_) => Err("a blob".to_owned()),
     }
 }
@@ -49,7 +55,9 @@ fn value_of(value: ValueRef<'_>) -> Result<Value, String> {
 impl Sqlite {
     /// A new database in memory.
     pub fn memory() -> Result<Self, Fault> {
-        Connection::open_in_memory().map(Self::of).map_err(fault("open"))
+        Connection::open_in_memory()
+            .map(Self::of)
+            .map_err(fault("open"))
     }
 
     /// The database in that file.
@@ -58,7 +66,9 @@ impl Sqlite {
     }
 
     fn of(connection: Connection) -> Self {
-        Self { connection: Rc::new(RefCell::new(connection)) }
+        Self {
+            connection: Rc::new(RefCell::new(connection)),
+        }
     }
 
     /// Applies every `*.sql` of a folder in the order of the names, as the platform's migrations.
@@ -71,7 +81,9 @@ impl Sqlite {
         for path in paths {
             let text = std::fs::read_to_string(&path).map_err(|e| Fault::unavailable(doing, e))?;
             let connection = self.connection.borrow();
-            connection.execute_batch(&text).map_err(fault(&path.display().to_string()))?;
+            connection
+                .execute_batch(&text)
+                .map_err(fault(&path.display().to_string()))?;
         }
         Ok(())
     }
@@ -99,7 +111,9 @@ impl Sqlite {
         let connection = self.connection.borrow();
         let mut statement = connection.prepare_cached(sql).map_err(fault(sql))?;
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
-        let mut found = statement.query(rusqlite::params_from_iter(params)).map_err(fault(sql))?;
+        let mut found = statement
+            .query(rusqlite::params_from_iter(params))
+            .map_err(fault(sql))?;
         let mut rows = Rows::new();
         while let Some(row) = found.next().map_err(fault(sql))? {
             let mut columns = Row::default();
@@ -116,7 +130,14 @@ impl Sqlite {
     fn in_transaction<T>(&self, body: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
         self.run("begin immediate", &[])?;
         let outcome = body();
-        self.run(if outcome.is_ok() { "commit" } else { "rollback" }, &[])?;
+        self.run(
+            if outcome.is_ok() {
+                "commit"
+            } else {
+                "rollback"
+            },
+            &[],
+        )?;
         outcome
     }
 }
@@ -143,7 +164,10 @@ impl Db for Sqlite {
     fn batch(&self, statements: Vec<Statement>) -> Later<'_, Result<Vec<Rows>, Fault>> {
         Box::pin(async move {
             self.in_transaction(|| {
-                statements.iter().map(|one| self.run(&one.sql, &one.params)).collect()
+                statements
+                    .iter()
+                    .map(|one| self.run(&one.sql, &one.params))
+                    .collect()
             })
         })
     }
