@@ -1,1 +1,68 @@
-//! The Worker: the only code that names `worker`.
+//! The Worker: the only code that names `worker`. Ports over the platform, shells of the objects,
+//! and the two events; no decisions.
+//!
+//! A panic resets the instance and the memory of every object in it, so nothing here unwraps what
+//! the platform or a client gave.
+
+mod body;
+mod db;
+mod js;
+mod objects;
+mod platform;
+mod signatures;
+mod sql;
+mod translate;
+mod transport;
+mod world;
+
+use std::rc::Rc;
+
+use serde_json::json;
+use worker::web_sys;
+use worker::{Context, Env, event};
+
+use self::platform::{AfterAnswer, Console};
+use crate::fault::Fault;
+use crate::http::app;
+use crate::http::reply::{Problem, Response, fault_problem};
+use crate::ports::Log;
+
+/// Says where a panic was before the instance is reset.
+#[event(start)]
+fn start() {
+    console_error_panic_hook::set_once();
+}
+
+/// Answers a request.
+#[event(fetch)]
+async fn fetch(
+    request: web_sys::Request,
+    env: Env,
+    context: Context,
+) -> worker::Result<web_sys::Response> {
+    let answer = answer(&request, &env, context).await;
+    translate::response(&answer).or_else(|thrown| {
+        let fields = json!({"status": answer.status, "cause": js::message(&thrown)});
+        Console.line("error", "answer.unsendable", fields);
+        let fault = Fault::unavailable("send an answer", "the platform does not take it");
+        Ok(translate::response(&fault_problem(&fault).response(""))?)
+    })
+}
+
+async fn answer(request: &web_sys::Request, env: &Env, context: Context) -> Response {
+    let background = Rc::new(AfterAnswer(Rc::new(context)));
+    let world = match world::of(env, background) {
+        Ok(world) => world,
+        Err(fault) => {
+            world::log_fault("settings.fault", &fault);
+            return fault_problem(&fault).response("");
+        }
+    };
+    match translate::request(request).await {
+        Ok(request) => app::handle(world, request).await,
+        Err(thrown) => {
+            let detail = format!("The request does not read: {}.", js::message(&thrown));
+            Problem::new(400, "unreadable", detail).response("")
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The small ports: clock, random ids, work after the answer, and the log.
+
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+use worker::{Context, State, console_error, console_log};
+
+use super::js;
+use crate::fault::Fault;
+use crate::moment;
+use crate::ports::{Background, Clock, Ids, Later, Log};
+use crate::units::Millis;
+
+/// The machine's clock. The platform moves it only while I/O is awaited.
+pub struct PlatformClock;
+
+impl Clock for PlatformClock {
+    fn read(&self) -> Millis {
+        Millis::new(js::safe_integer(js_sys::Date::now().floor()).unwrap_or(0))
+    }
+}
+
+/// The platform's random numbers.
+pub struct PlatformIds;
+
+impl Ids for PlatformIds {
+    fn random(&self) -> Result<[u8; 16], Fault> {
+        let mut bytes = [0; 16];
+        match getrandom::fill(&mut bytes) {
+            Ok(()) => Ok(bytes),
+            Err(error) => Err(Fault::unavailable("read random bytes", error)),
+        }
+    }
+}
+
+/// Work after the answer of a request.
+pub struct AfterAnswer(pub Rc<Context>);
+
+impl Background for AfterAnswer {
+    fn spawn(&self, work: Later<'static, ()>) {
+        self.0.wait_until(work);
+    }
+}
+
+/// Work after the answer of an object.
+pub struct AfterCall(pub Rc<State>);
+
+impl Background for AfterCall {
+    fn spawn(&self, work: Later<'static, ()>) {
+        self.0.wait_until(work);
+    }
+}
+
+/// One JSON object a line.
+pub struct Console;
+
+impl Log for Console {
+    fn line(&self, level: &'static str, event: &str, fields: Value) {
+        let mut line = json!({"at": moment::format(PlatformClock.read()), "level": level,
+            "event": event});
+        if let (Some(line), Value::Object(fields)) = (line.as_object_mut(), fields) {
+            for (name, value) in fields {
+                line.entry(name).or_insert(value);
+            }
+        }
+        if level == "error" {
+            console_error!("{line}");
+        } else {
+            console_log!("{line}");
+        }
+    }
+}
