@@ -1,0 +1,11 @@
+//! Everything that runs natively and is larger than a unit test: one binary, a module per area.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+#![allow(missing_docs)]
+
+mod tidy;
