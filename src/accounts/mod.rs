@@ -3,6 +3,7 @@
 //! The account's row says what is known of it; the anchor is fixed by one conditional statement at
 //! the first redirect or admission, and every cycle is computed from it by `crate::cycle`.
 
+pub mod audit;
 pub mod store;
 
 use crate::cycle::{Anchor, Cycle, cycle_at};

@@ -14,6 +14,7 @@ use super::reply::{Answer, Failure, Problem, Response, fault_problem};
 use super::request::{Method, Request};
 use super::route::{Endpoint, Found, Spec, find};
 use crate::accounts::Account;
+use crate::pages::Viewer;
 use crate::ports::Later;
 use crate::units::Millis;
 use crate::world::World;
@@ -57,6 +58,15 @@ impl Call {
         self.account
             .as_ref()
             .ok_or_else(|| Problem::field("account", "It is required."))
+    }
+
+    /// Who looks at a page.
+    pub fn viewer(&self) -> Viewer {
+        Viewer {
+            name: self.caller.as_ref().map(|caller| caller.name.clone()),
+            account_id: self.caller.as_ref().and_then(|c| c.account_id.clone()),
+            stand_in: self.world.settings.has_stand_in(),
+        }
     }
 
     /// The caller of a route that needs one.

@@ -8,6 +8,7 @@ pub mod body;
 pub mod events;
 pub mod jobs;
 pub mod links;
+pub mod list;
 pub mod meters;
 pub mod operations;
 pub mod pages;

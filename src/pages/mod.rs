@@ -1,1 +1,13 @@
-//! Pages: view structs in, HTML out; no queries.
+//! The pages: view structs in, HTML out. No queries, no decisions; maud escapes everything.
+//!
+//! Every page is [`frame`]d. Pages work without script; `script.js` sends a form that has
+//! `data-api="POST /v1/…"` as JSON with the session's cookie and reloads, or shows the problem.
+
+mod frame;
+
+pub use frame::{Viewer, frame, moment, number};
+
+/// `/app/style.css`
+pub const STYLE: &str = include_str!("style.css");
+/// `/app/script.js`
+pub const SCRIPT: &str = include_str!("script.js");
