@@ -1,2 +1,87 @@
-//! The command-line tool of an operator.
-fn main() {}
+//! The command-line tool of an operator: load tests that check themselves, reconciling, exports.
+//!
+//! One file per command. A command speaks to a running Counterfoil over HTTP only, prints its
+//! result to stdout and what went wrong to stderr, and ends with a status that is not zero when
+//! its figures differ or it could not do its work.
+
+mod client;
+mod export_ledger;
+mod reconcile;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use client::{Client, Failed};
+
+/// Counterfoil from a terminal.
+#[derive(Debug, Parser)]
+#[command(name = "counterfoil", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    server: Server,
+}
+
+/// Which Counterfoil, and as whom.
+#[derive(Debug, Args)]
+struct Server {
+    /// Where Counterfoil answers.
+    #[arg(long, global = true, default_value = "http://localhost:8787")]
+    url: String,
+    /// The operator's token, or an account's API key.
+    #[arg(
+        long,
+        global = true,
+        env = "OPERATOR_TOKEN",
+        default_value = "dev-operator"
+    )]
+    #[arg(hide_env_values = true)]
+    token: String,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compare the ledger with the provider's meters now, and repair what differs.
+    Reconcile(reconcile::Reconcile),
+    /// Print what is stored, as CSV.
+    #[command(subcommand)]
+    Export(Export),
+}
+
+#[derive(Debug, Subcommand)]
+enum Export {
+    /// Every entry of an account's cycle.
+    Ledger(export_ledger::ExportLedger),
+}
+
+/// Whether a command found what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything is as it should be.
+    Right,
+    /// The work was done and its figures differ; the command has said where.
+    Differs,
+}
+
+async fn run(cli: &Cli) -> Result<Outcome, Failed> {
+    let client = Client::new(&cli.server.url, &cli.server.token)?;
+    match &cli.command {
+        Command::Reconcile(command) => command.run(&client).await,
+        Command::Export(Export::Ledger(command)) => command.run(&client).await,
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Cli::parse()).await {
+        Ok(Outcome::Right) => ExitCode::SUCCESS,
+        Ok(Outcome::Differs) => ExitCode::from(1),
+        Err(failed) => {
+            eprintln!("counterfoil: {failed}");
+            ExitCode::from(2)
+        }
+    }
+}
