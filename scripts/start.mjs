@@ -109,7 +109,8 @@ async function serve({ port, persist, vars, cron, endWithStdin, rest }) {
     .concat(vars)
     .flatMap((setting) => ["--var", setting]);
   const fixed = ["--port", `${port}`, "--inspector-port", "0", "--persist-to", persist];
-  const [command, args] = wranglerCommand(["dev", ...fixed, ...settings, ...rest]);
+  // The settings come last: wrangler's --var takes every word that follows it.
+  const [command, args] = wranglerCommand(["dev", ...rest, ...fixed, ...settings]);
   say("starting the Worker …");
   // No standard input: wrangler would take it for a terminal with hot keys.
   const child = spawn(command, args, { cwd: ROOT, env: ENV, stdio: ["ignore", "inherit", "inherit"] });

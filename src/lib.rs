@@ -11,6 +11,8 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 pub mod accounts;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod cycle;
 pub mod fault;
 pub mod gate;

@@ -5,6 +5,8 @@
 //! the platform or a client gave.
 
 mod body;
+#[cfg(feature = "conformance")]
+mod conformance;
 mod db;
 mod js;
 mod objects;
@@ -40,6 +42,10 @@ async fn fetch(
     env: Env,
     context: Context,
 ) -> worker::Result<web_sys::Response> {
+    #[cfg(feature = "conformance")]
+    if request.url().ends_with(conformance::PATH) {
+        return conformance::report(&env).await;
+    }
     let answer = answer(&request, &env, context).await;
     translate::response(&answer).or_else(|thrown| {
         let fields = json!({"status": answer.status, "cause": js::message(&thrown)});

@@ -200,6 +200,10 @@ impl<T: Inner> Shell<T> {
     }
 
     async fn fetch(&self, mut request: Request) -> worker::Result<Response> {
+        #[cfg(feature = "conformance")]
+        if request.path() == super::conformance::PATH {
+            return super::conformance::report_object(&Storage::of(&self.state)).await;
+        }
         let message = request.text().await?;
         let outcome = match self.inner() {
             Ok(inner) => inner.ask(&message).await,

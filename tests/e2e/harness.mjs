@@ -133,7 +133,7 @@ export class Server {
   command() {
     const { vars, args, shipped } = this.options;
     const settings = Object.entries(vars).flatMap(([name, value]) => ["--var", `${name}:${value}`]);
-    const common = ["--port", `${this.port}`, "--persist-to", this.persist, ...settings, ...args];
+    const common = [...args, "--port", `${this.port}`, "--persist-to", this.persist, ...settings];
     if (shipped) return wranglerCommand(["dev", "--inspector-port", "0", ...common]);
     return [NODE, ["scripts/start.mjs", "--no-cron", "--end-with-stdin", ...common]];
   }
