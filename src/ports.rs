@@ -318,6 +318,14 @@ pub trait Background {
     fn spawn(&self, work: Later<'static, ()>);
 }
 
+/// Pauses, for work after an answer and between tries. What several requests wait for together is
+/// looked at by each in pauses of its own, because I/O that one request began completes for that
+/// request alone. Nothing is true only because a pause ended.
+pub trait Timer {
+    /// Ready after about so many milliseconds.
+    fn pause(&self, ms: u32) -> Later<'static, ()>;
+}
+
 /// One JSON object a line, at the edge only.
 pub trait Log {
     /// Writes a line. Never a secret, a token, or a whole URL of a client.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::fault::Fault;
 use crate::isolate::Isolate;
-use crate::ports::{Background, Clock, Db, Ids, Log, Objects, Signatures, Transport};
+use crate::ports::{Background, Clock, Db, Ids, Log, Objects, Signatures, Timer, Transport};
 use crate::provider::Provider;
 use crate::settings::Settings;
 use crate::units::Millis;
@@ -33,6 +33,8 @@ pub struct World {
     pub ids: Rc<dyn Ids>,
     /// Work after the answer.
     pub background: Rc<dyn Background>,
+    /// Pauses between tries.
+    pub timer: Rc<dyn Timer>,
     /// One line of JSON each.
     pub log: Rc<dyn Log>,
     /// What this isolate remembers; may be lost at any moment.

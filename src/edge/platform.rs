@@ -1,14 +1,15 @@
 //! The small ports: clock, random ids, work after the answer, and the log.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use worker::{Context, State, console_error, console_log};
+use worker::{Context, Delay, State, console_error, console_log};
 
 use super::js;
 use crate::fault::Fault;
 use crate::moment;
-use crate::ports::{Background, Clock, Ids, Later, Log};
+use crate::ports::{Background, Clock, Ids, Later, Log, Timer};
 use crate::units::Millis;
 
 /// The machine's clock. The platform moves it only while I/O is awaited.
@@ -48,6 +49,15 @@ pub struct AfterCall(pub Rc<State>);
 impl Background for AfterCall {
     fn spawn(&self, work: Later<'static, ()>) {
         self.0.wait_until(work);
+    }
+}
+
+/// The platform's timers.
+pub struct PlatformTimer;
+
+impl Timer for PlatformTimer {
+    fn pause(&self, ms: u32) -> Later<'static, ()> {
+        Box::pin(Delay::from(Duration::from_millis(u64::from(ms))))
     }
 }
 

@@ -8,7 +8,7 @@ use worker::Env;
 
 use super::db::Database;
 use super::objects::Stubs;
-use super::platform::{Console, PlatformClock, PlatformIds};
+use super::platform::{Console, PlatformClock, PlatformIds, PlatformTimer};
 use super::signatures::WebCrypto;
 use super::transport::Outside;
 use crate::fault::Fault;
@@ -51,6 +51,7 @@ fn make(env: &Env, background: Rc<dyn Background>) -> Result<World, Fault> {
         clock: Rc::new(PlatformClock),
         ids: Rc::new(PlatformIds),
         background,
+        timer: Rc::new(PlatformTimer),
         log: Rc::new(Console),
         isolate: Rc::new(Isolate::default()),
     })

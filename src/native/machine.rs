@@ -19,7 +19,8 @@ use crate::isolate::Isolate;
 use crate::ledger::shard::ShardObject;
 use crate::object::Object;
 use crate::ports::{
-    Alarm, Background, Clock, Ids, Incoming, Later, Log, ObjectName, Objects, Outgoing, Transport,
+    Alarm, Background, Clock, Ids, Incoming, Later, Log, ObjectName, Objects, Outgoing, Timer,
+    Transport,
 };
 use crate::provider::kinde::Kinde;
 use crate::provider::standin::StandInObject;
@@ -81,6 +82,7 @@ impl Machine {
             clock: Rc::<ManualClock>::clone(&clock),
             ids: Rc::new(CountingIds::default()),
             background: Rc::<Queue>::clone(&background),
+            timer: Rc::new(NoWaiting),
             log: Rc::<Lines>::clone(&log),
             isolate: Rc::new(Isolate::default()),
         });
@@ -208,6 +210,23 @@ impl Queue {
 impl Background for Queue {
     fn spawn(&self, work: Later<'static, ()>) {
         self.0.borrow_mut().push_back(work);
+    }
+}
+
+/// Pauses that end at once, after everything else had its turn.
+pub struct NoWaiting;
+
+impl Timer for NoWaiting {
+    fn pause(&self, _ms: u32) -> Later<'static, ()> {
+        let mut turns = 1;
+        Box::pin(std::future::poll_fn(move |context| {
+            if turns == 0 {
+                return std::task::Poll::Ready(());
+            }
+            turns -= 1;
+            context.waker().wake_by_ref();
+            std::task::Poll::Pending
+        }))
     }
 }
 
