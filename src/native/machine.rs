@@ -78,7 +78,7 @@ impl Machine {
             objects: as_objects,
             transport,
             provider: Rc::new(provider),
-            signatures: Rc::new(super::signatures::NativeSignatures),
+            signatures: Rc::new(super::signatures::NativeSignatures::default()),
             clock: Rc::<ManualClock>::clone(&clock),
             ids: Rc::new(CountingIds::default()),
             background: Rc::<Queue>::clone(&background),
