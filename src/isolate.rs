@@ -3,9 +3,13 @@
 
 use std::cell::Cell;
 
+use crate::accounts::memory::Remembered;
+
 /// The memory of one isolate.
 #[derive(Default)]
 pub struct Isolate {
     /// The stand-in's clock offset as last heard, in milliseconds; zero without the stand-in.
     pub clock_offset_ms: Cell<i64>,
+    /// API keys, accounts, and the session key that was made here.
+    pub accounts: Remembered,
 }

@@ -7,3 +7,16 @@ pub const BODY_BYTES_MAX: usize = 256 * 1024;
 pub const LIST_ROWS_DEFAULT: i64 = 50;
 /// See [`LIST_ROWS_DEFAULT`].
 pub const LIST_ROWS_MAX: i64 = 500;
+
+/// API keys and accounts that an isolate remembers; more empty the memory (some 5 MB).
+pub const REMEMBERED_MAX: usize = 10_000;
+/// An account is remembered for a minute at most, whatever `KEY_CACHE_SECONDS` says: a moved end
+/// of its cycle lies ten minutes ahead when it is stored.
+pub const ACCOUNT_MEMORY_MS_MAX: i64 = 60_000;
+/// A key's last use is noted to about ten minutes, so that using it costs no write.
+pub const KEY_USE_NOTED_MS: i64 = 600_000;
+
+/// A session of the pages lasts 12 hours (api.md, "Pages").
+pub const SESSION_MS: i64 = 12 * 3_600_000;
+/// An account's or a key's name, for people, in characters.
+pub const NAME_CHARS_MAX: usize = 200;

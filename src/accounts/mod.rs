@@ -4,6 +4,9 @@
 //! the first redirect or admission, and every cycle is computed from it by `crate::cycle`.
 
 pub mod audit;
+pub mod keys;
+pub mod memory;
+pub mod secrets;
 pub mod store;
 
 use crate::cycle::{Anchor, Cycle, cycle_at};

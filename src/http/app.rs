@@ -4,6 +4,7 @@
 //! 404, body 422, then the thing itself. The first four and the account are settled here and in
 //! `auth`; size, JSON and body where a handler reads its `Fields`.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use serde_json::json;
@@ -37,12 +38,25 @@ pub struct Call {
     pub caller: Option<Caller>,
     /// The account it is about, where the route is about one.
     pub account: Option<Account>,
+    /// The body's fields, where they were read before a handler asked for them.
+    read: RefCell<Option<Fields>>,
 }
 
 impl Call {
     /// The body's fields: 413, 400.
     pub fn fields(&self) -> Result<Fields, Problem> {
-        Fields::parse(&self.request.body)
+        match self.read.take() {
+            Some(fields) => Ok(fields),
+            None => Fields::parse(&self.request.body),
+        }
+    }
+
+    /// Reads the body's fields before a handler asks for them, so that 413 and 400 come in their
+    /// order.
+    pub fn read_fields(&self) -> Result<(), Problem> {
+        let fields = Fields::parse(&self.request.body)?;
+        self.read.replace(Some(fields));
+        Ok(())
     }
 
     /// The value of the `index`-th `{…}` segment.
@@ -97,6 +111,9 @@ pub async fn handle(world: Rc<World>, request: Request) -> Response {
 
 async fn route(world: &Rc<World>, request: Request, request_id: &str) -> Answer {
     let (spec, path_values) = match find(request.method, &request.path) {
+        Found::Route(spec, _) if !is_served(spec.endpoint, world) => {
+            return Err(Problem::not_found().into());
+        }
         Found::Route(spec, values) => (spec, values),
         Found::OtherMethod(allow) if request.method == Method::Options => {
             return Ok(Response::empty(204).with("allow", allow));
@@ -117,9 +134,26 @@ async fn route(world: &Rc<World>, request: Request, request_id: &str) -> Answer 
         request_id: request_id.to_owned(),
         caller: None,
         account: None,
+        read: RefCell::new(None),
     };
-    auth::admit(&mut call).await?;
+    if let Some(answer) = auth::admit(&mut call).await? {
+        return Ok(answer);
+    }
     dispatch(spec.endpoint, call).await
+}
+
+/// What needs the stand-in is not there without it.
+fn is_served(endpoint: Endpoint, world: &World) -> bool {
+    let needs_stand_in = matches!(
+        endpoint,
+        Endpoint::StandInApi
+            | Endpoint::StandInControl
+            | Endpoint::Lab
+            | Endpoint::RunLab
+            | Endpoint::EngineRoom
+            | Endpoint::RunEngineRoom
+    );
+    !needs_stand_in || world.settings.has_stand_in()
 }
 
 fn dispatch(endpoint: Endpoint, call: Call) -> Later<'static, Answer> {

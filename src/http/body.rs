@@ -19,11 +19,7 @@ impl Fields {
     /// empty object, so that routes whose fields are all optional need none.
     pub fn parse(body: &Body) -> Result<Self, Problem> {
         let Body::Whole(bytes) = body else {
-            return Err(Problem::new(
-                413,
-                "too_large",
-                "The body is larger than 256 KiB.",
-            ));
+            return Err(too_large());
         };
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self {
@@ -160,6 +156,11 @@ impl Fields {
             Some(unknown) => Err(self.wrong(unknown, "There is no such field.")),
         }
     }
+}
+
+/// 413: the bound of every body.
+pub fn too_large() -> Problem {
+    Problem::new(413, "too_large", "The body is larger than 256 KiB.")
 }
 
 /// An integer within the safe range; a number written with a point or exponent is none.

@@ -15,6 +15,7 @@ pub mod pages;
 pub mod reply;
 pub mod request;
 pub mod route;
+pub mod session;
 pub mod signin;
 pub mod standin;
 pub mod usage;

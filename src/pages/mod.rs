@@ -4,8 +4,10 @@
 //! `data-api="POST /v1/…"` as JSON with the session's cookie and reloads, or shows the problem.
 
 mod frame;
+mod signin;
 
 pub use frame::{Viewer, frame, moment, number};
+pub use signin::sign_in;
 
 /// `/app/style.css`
 pub const STYLE: &str = include_str!("style.css");
