@@ -20,3 +20,5 @@ pub const KEY_USE_NOTED_MS: i64 = 600_000;
 pub const SESSION_MS: i64 = 12 * 3_600_000;
 /// An account's or a key's name, for people, in characters.
 pub const NAME_CHARS_MAX: usize = 200;
+/// New jobs a minute of one account: as the setting `JOBS_PER_MINUTE`.
+pub const JOBS_PER_MINUTE_MAX: i64 = 10_000_000;

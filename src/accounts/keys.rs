@@ -157,13 +157,17 @@ pub async fn list(
     rows.iter().map(of_row).collect()
 }
 
-/// Whether the account has that key.
-pub async fn exists(db: &dyn Db, account_id: &AccountId, key_id: &str) -> Result<bool, Fault> {
-    let sql = "select 1 as found from api_key where key_id = ?1 and account_id = ?2";
+/// The account's key of that id, revoked or not.
+pub async fn find_of(
+    db: &dyn Db,
+    account_id: &AccountId,
+    key_id: &str,
+) -> Result<Option<ApiKey>, Fault> {
+    let sql = format!("{SELECT} where key_id = ?1 and account_id = ?2");
     let rows = db
         .query(Statement::new(sql, params![key_id, account_id.as_str()]))
         .await?;
-    Ok(!rows.is_empty())
+    rows.first().map(of_row).transpose()
 }
 
 /// Revokes a key; the first time of it stays.

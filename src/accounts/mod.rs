@@ -4,8 +4,11 @@
 //! the first redirect or admission, and every cycle is computed from it by `crate::cycle`.
 
 pub mod audit;
+pub mod change;
+pub mod create;
 pub mod keys;
 pub mod memory;
+pub mod rules;
 pub mod secrets;
 pub mod store;
 
@@ -28,6 +31,20 @@ pub enum AnchorSource {
 }
 
 impl AnchorSource {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Given,
+        Self::Period,
+        Self::SubscribedOn,
+        Self::Calendar,
+        Self::PeriodMismatch,
+    ];
+
+    /// From what is stored.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.name() == text)
+    }
+
     /// As it is stored and answered.
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,8 +82,8 @@ pub struct Account {
     pub demo: bool,
     /// In the order in which they were made; the first one may still change until it is fixed.
     pub anchors: Vec<Anchor>,
-    /// Where the first anchor came from, as stored.
-    pub anchor_source: String,
+    /// Where the first anchor came from.
+    pub anchor_source: AnchorSource,
     /// Whether the first anchor is fixed.
     pub anchor_fixed: bool,
 }

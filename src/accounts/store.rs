@@ -1,6 +1,6 @@
 //! Accounts, anchors and cycles in DB.
 
-use super::Account;
+use super::{Account, AnchorSource};
 use crate::cycle::{Anchor, Cycle};
 use crate::fault::Fault;
 use crate::params;
@@ -33,6 +33,95 @@ pub async fn load_by_customer(
     of_rows(&rows)
 }
 
+/// Accounts in the order of their ids, without those of Lab and Engine Room.
+pub async fn list(db: &dyn Db, after: &str, rows: i64) -> Result<Vec<Account>, Fault> {
+    let sql = format!(
+        "{LOAD} where a.account_id in (select account_id from account \
+         where account_id > ?1 and demo = 0 order by account_id limit cast(?2 as integer)) \
+         order by a.account_id, n.number"
+    );
+    let rows = db.query(Statement::new(sql, params![after, rows])).await?;
+    let mut accounts = Vec::new();
+    for one in rows.chunk_by(|a, b| a.0.get("account_id") == b.0.get("account_id")) {
+        accounts.extend(of_rows(one)?);
+    }
+    Ok(accounts)
+}
+
+/// The normalised body that an account was made with.
+pub async fn created_with(db: &dyn Db, account_id: &AccountId) -> Result<Option<String>, Fault> {
+    let sql = "select created_with from account where account_id = ?1";
+    let rows = db
+        .query(Statement::new(sql, params![account_id.as_str()]))
+        .await?;
+    let text = |row: &Row| row.text("created_with").map(str::to_owned);
+    rows.first().map(text).transpose()
+}
+
+/// A new account's row. Its anchor's row belongs into the same batch.
+pub fn insert(account: &Account, created_with: &str, now: Millis) -> Statement {
+    Statement::new(
+        "insert into account (account_id, name, customer_id, ledger, jobs_per_minute, plan, \
+         plan_since_ms, payment, agreement_id, demo, created_with, created_at_ms) \
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        params![
+            account.account_id.as_str(),
+            account.name.as_deref(),
+            account.customer_id.as_ref().map(CustomerId::as_str),
+            account.ledger.as_str(),
+            account.jobs_per_minute,
+            account.plan.as_str(),
+            account.plan_since,
+            account.payment.as_str(),
+            account.agreement_id.as_ref().map(AgreementId::as_str),
+            account.demo,
+            created_with,
+            now
+        ],
+    )
+}
+
+/// Makes the first anchor, or moves it while it is not fixed (a fixed one stays as it is). The
+/// rows of cycles that the anchor before gave go with it: [`drop_cycles`].
+pub fn set_anchor(account_id: &AccountId, anchor: Anchor, source: AnchorSource) -> Statement {
+    Statement::new(
+        "insert into anchor (account_id, number, at_ms, day, source) values (?1, 1, ?2, ?3, ?4) \
+         on conflict (account_id, number) do update \
+         set at_ms = excluded.at_ms, day = excluded.day, source = excluded.source \
+         where fixed_at_ms is null",
+        params![
+            account_id.as_str(),
+            anchor.at,
+            i64::from(anchor.day),
+            source.name()
+        ],
+    )
+}
+
+/// Moves the first anchor to where a person wants it; fails the whole batch where it is fixed.
+pub fn move_anchor(account_id: &AccountId, anchor: Anchor) -> Statement {
+    Statement::new(
+        "update anchor set at_ms = ?2, source = ?4, \
+         day = case when fixed_at_ms is null then ?3 else 0 end \
+         where account_id = ?1 and number = 1",
+        params![
+            account_id.as_str(),
+            anchor.at,
+            i64::from(anchor.day),
+            AnchorSource::Given.name()
+        ],
+    )
+}
+
+/// Drops the rows of cycles that an anchor which is not fixed gave.
+pub fn drop_cycles(account_id: &AccountId) -> Statement {
+    Statement::new(
+        "delete from cycle where account_id = ?1 and exists (select 1 from anchor \
+         where account_id = ?1 and number = 1 and fixed_at_ms is null)",
+        params![account_id.as_str()],
+    )
+}
+
 /// The rows of one account, one for each of its anchors in order.
 fn of_rows(rows: &[Row]) -> Result<Option<Account>, Fault> {
     let Some(row) = rows.first() else {
@@ -52,7 +141,8 @@ fn of_rows(rows: &[Row]) -> Result<Option<Account>, Fault> {
         agreement_id: agreement_id.and_then(AgreementId::new),
         demo: row.int("demo")? != 0,
         anchors: rows.iter().map(anchor_of).collect::<Result<_, _>>()?,
-        anchor_source: row.text("source")?.to_owned(),
+        anchor_source: AnchorSource::parse(row.text("source")?)
+            .ok_or_else(|| Fault::unreadable("read an anchor", "its source is unknown"))?,
         anchor_fixed: row.opt_millis("fixed_at_ms")?.is_some(),
     }))
 }

@@ -131,7 +131,11 @@ mod tests {
         assert!(check(&first, b"head.body", &signature));
         assert!(!check(&second, b"head.body", &signature));
         assert!(!check(&first, b"head.bodY", &signature));
-        assert!(!check(&first, b"head.body", signature.get(1..).expect("some")));
+        assert!(!check(
+            &first,
+            b"head.body",
+            signature.get(1..).expect("some")
+        ));
         let no_key = block_on(signatures.verify("!", "AQAB", b"x", &signature));
         assert_eq!(no_key, Ok(false));
     }
