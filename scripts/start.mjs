@@ -8,17 +8,15 @@
 // group, and the data stays in the persist folder: the next start goes on with it.
 
 import { spawn } from "node:child_process";
-import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { RELEASE, buildWorker } from "./build.mjs";
+import { migrate } from "./migrate.mjs";
 import { setUp } from "./setup.mjs";
-import { ENV, Failed, ROOT, main, run, say, wranglerCommand } from "./toolchain.mjs";
+import { ENV, Failed, ROOT, main, say, wranglerCommand } from "./toolchain.mjs";
 
 const DEFAULT_PORT = 8787;
 const DEFAULT_PERSIST = ".wrangler/state";
-const DATABASES = { DB: "migrations/control", LEDGER_0: "migrations/ledger" };
 /** The path by which the pinned wrangler lets a cron be fired by hand. */
 const CRON_PATH = "/cdn-cgi/local/scheduled?cron=*+*+*+*+*";
 const MINUTE_MS = 60_000;
@@ -73,31 +71,6 @@ async function requireFreePort(port) {
       throw new Failed(`port ${port} is in use: end what has it, or give --port another`);
     }
   }
-}
-
-/** Applies the migrations that a persist folder lacks. What was applied is noted beside the
- * databases, so that it is lost together with them and a start without news skips wrangler. */
-async function migrate(persist) {
-  const note = join(persist, "v3", "d1", "migrations.sha256");
-  const digest = migrationsDigest();
-  if (existsSync(note) && readFileSync(note, "utf8") === digest) return;
-  say("applying the D1 migrations to the local databases …");
-  for (const binding of Object.keys(DATABASES)) {
-    const args = ["d1", "migrations", "apply", binding, "--local", "--persist-to", persist];
-    await run(...wranglerCommand(args), { quiet: true });
-  }
-  mkdirSync(join(persist, "v3", "d1"), { recursive: true });
-  writeFileSync(note, digest);
-}
-
-function migrationsDigest() {
-  const hash = createHash("sha256");
-  for (const folder of Object.values(DATABASES)) {
-    for (const name of readdirSync(join(ROOT, folder)).sort()) {
-      hash.update(`\0${folder}/${name}\0`).update(readFileSync(join(ROOT, folder, name)));
-    }
-  }
-  return hash.digest("hex");
 }
 
 /** Runs `wrangler dev` until it ends or this process is told to. */

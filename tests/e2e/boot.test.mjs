@@ -4,14 +4,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { own, shared } from "./harness.mjs";
 
-test("healthz_names_version_and_provider", async () => {
+test("healthz names version and provider", async () => {
   const server = await shared();
   const answer = await server.request("GET", "/healthz");
   assert.equal(answer.status, 200);
   assert.equal(answer.body.ok, true);
 });
 
-test("it_starts_again_after_a_kill_on_the_same_data", async () => {
+test("it starts again after a kill on the same data", async () => {
   const server = await own();
   try {
     await server.kill();

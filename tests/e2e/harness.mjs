@@ -15,7 +15,8 @@
 // moves the clock, needs other settings or looks at totals of everything takes `own({ vars })`
 // and ends it with `await server.stop()` in a `finally`.
 //
-// All files of a run share one process:
+// All files of a run share one process, so a file that needs `before` or `after` puts its tests
+// into a `describe`: outside of one these hooks are everybody's.
 //
 //   npx node --test --experimental-test-isolation=none tests/e2e/NAME.test.mjs
 //
@@ -29,6 +30,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after } from "node:test";
 import { PREBUILT, RELEASE, buildWorker } from "../../scripts/build.mjs";
+import { migrate } from "../../scripts/migrate.mjs";
 import { setUp } from "../../scripts/setup.mjs";
 import { ENV, NODE, ROOT, wranglerCommand } from "../../scripts/toolchain.mjs";
 
@@ -68,6 +70,7 @@ after(async () => {
 export async function own({ vars = {}, args = [], shipped = false, persist } = {}) {
   await buildOnce();
   const server = new Server({ vars, args, shipped, persist });
+  if (shipped) await migrate(server.persist);
   await server.start();
   return server;
 }
