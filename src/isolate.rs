@@ -4,6 +4,7 @@
 use std::cell::Cell;
 
 use crate::accounts::memory::Remembered;
+use crate::links;
 
 /// The memory of one isolate.
 #[derive(Default)]
@@ -12,4 +13,6 @@ pub struct Isolate {
     pub clock_offset_ms: Cell<i64>,
     /// API keys, accounts, and the session key that was made here.
     pub accounts: Remembered,
+    /// Links, for redirects that ask no database.
+    pub links: links::cache::Remembered,
 }

@@ -22,3 +22,15 @@ pub const SESSION_MS: i64 = 12 * 3_600_000;
 pub const NAME_CHARS_MAX: usize = 200;
 /// New jobs a minute of one account: as the setting `JOBS_PER_MINUTE`.
 pub const JOBS_PER_MINUTE_MAX: i64 = 10_000_000;
+/// The longest destination of a link: browsers open it, and with it the whole head of an answer
+/// stays under the 16 KiB that strict HTTP clients accept.
+pub const DESTINATION_BYTES_MAX: usize = 8192;
+/// Links that an isolate remembers in each of its two generations (some 5 MB together).
+pub const LINKS_REMEMBERED_MAX: usize = 5000;
+
+/// Sides of a QR picture in pixels (api.md, "Links and clicks").
+pub const QR_PIXELS_MIN: u32 = 64;
+/// See [`QR_PIXELS_MIN`].
+pub const QR_PIXELS_MAX: u32 = 2048;
+/// See [`QR_PIXELS_MIN`].
+pub const QR_PIXELS_DEFAULT: u32 = 512;

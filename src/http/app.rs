@@ -224,7 +224,7 @@ fn dispatch(endpoint: Endpoint, call: Call) -> Later<'static, Answer> {
         Endpoint::BillingReturn => Box::pin(super::accounts::billing_return(call)),
         Endpoint::StandInApi => Box::pin(super::standin::stand_in_api(call)),
         Endpoint::StandInControl => Box::pin(super::standin::stand_in_control(call)),
-        Endpoint::ShortLink => Box::pin(super::links::short_link(call)),
+        Endpoint::ShortLink => Box::pin(super::redirect::short_link(call)),
     }
 }
 

@@ -12,6 +12,7 @@ pub mod list;
 pub mod meters;
 pub mod operations;
 pub mod pages;
+pub mod redirect;
 pub mod reply;
 pub mod request;
 pub mod route;

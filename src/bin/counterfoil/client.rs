@@ -43,7 +43,7 @@ impl Client {
     pub fn new(url: &str, token: &str) -> Result<Self, Failed> {
         let http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            .timeout(Duration::from_secs(60))
+            .timeout(Duration::from_mins(1))
             .build()
             .map_err(|e| Failed(format!("no HTTP client: {e}")))?;
         Ok(Self {

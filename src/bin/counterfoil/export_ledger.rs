@@ -51,7 +51,7 @@ impl ExportLedger {
             escaped(&self.cycle)
         );
         if let Some(feature) = &self.feature {
-            target.push_str(&format!("&feature={}", escaped(feature)));
+            target = format!("{target}&feature={}", escaped(feature));
         }
         let mut out = std::io::stdout().lock();
         write_line(&mut out, COLUMNS.iter().map(|name| (*name).to_owned()))?;

@@ -1,0 +1,232 @@
+//! Links in DB.
+
+use super::destination::Destination;
+use super::rules::LinkState;
+use crate::accounts::store::anchor_of;
+use crate::cycle::Anchor;
+use crate::fault::Fault;
+use crate::params;
+use crate::ports::{Db, Row, Statement};
+use crate::units::{AccountId, LinkCode, Millis};
+
+/// One link, as its account sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Folded to lower case.
+    pub code: LinkCode,
+    /// Whose it is.
+    pub account_id: AccountId,
+    /// Where it leads.
+    pub destination: Destination,
+    /// Switched off by its account.
+    pub disabled: bool,
+    /// From then on it is over.
+    pub expires_at: Option<Millis>,
+    /// When it was made.
+    pub created_at: Millis,
+    /// When it was last changed.
+    pub updated_at: Millis,
+}
+
+/// What a redirect needs to know of a link and of the account that pays for its clicks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Where it leads.
+    pub destination: Destination,
+    /// Whether it redirects.
+    pub state: LinkState,
+    /// Whose clicks they are.
+    pub account_id: AccountId,
+    /// Which ledger database holds them.
+    pub ledger: String,
+    /// From which the cycle of a click is computed.
+    pub anchors: Vec<Anchor>,
+    /// Whether the first anchor is fixed; the first click fixes it.
+    pub anchor_fixed: bool,
+}
+
+const COLUMNS: &str =
+    "code, account_id, destination, disabled, expires_at_ms, created_at_ms, updated_at_ms";
+
+fn link_of(row: &Row) -> Result<Link, Fault> {
+    Ok(Link {
+        code: row.id("code", LinkCode::new)?,
+        account_id: row.id("account_id", AccountId::new)?,
+        destination: row.id("destination", Destination::stored)?,
+        disabled: row.int("disabled")? != 0,
+        expires_at: row.opt_millis("expires_at_ms")?,
+        created_at: row.millis("created_at_ms")?,
+        updated_at: row.millis("updated_at_ms")?,
+    })
+}
+
+/// What came of making a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// It is new.
+    New(Link),
+    /// The account had made the same one before.
+    Same(Link),
+    /// The code leads elsewhere, or belongs to another account.
+    Taken,
+}
+
+/// Makes a link, or finds that it was made. One batch: nobody comes between.
+pub async fn make(db: &dyn Db, link: &Link) -> Result<Made, Fault> {
+    let code = link.code.as_str();
+    let insert = Statement::new(
+        "insert into link (code, account_id, destination, expires_at_ms, created_at_ms, \
+         updated_at_ms) values (?1, ?2, ?3, ?4, ?5, ?5) \
+         on conflict (code) do nothing returning code",
+        params![
+            code,
+            link.account_id.as_str(),
+            link.destination.as_str(),
+            link.expires_at,
+            link.created_at
+        ],
+    );
+    let read = Statement::new(
+        format!("select {COLUMNS} from link where code = ?1"),
+        params![code],
+    );
+    let results = db.batch(vec![insert, read]).await?;
+    let is_new = results.first().is_some_and(|rows| !rows.is_empty());
+    let stored = (results.last().and_then(|rows| rows.first()))
+        .ok_or_else(|| Fault::unreadable("make a link", "its row is not there"))?;
+    let stored = link_of(stored)?;
+    if is_new {
+        return Ok(Made::New(stored));
+    }
+    let same = stored.account_id == link.account_id && stored.destination == link.destination;
+    Ok(if same {
+        Made::Same(stored)
+    } else {
+        Made::Taken
+    })
+}
+
+/// The link of that code, if it is that account's.
+pub async fn load(
+    db: &dyn Db,
+    account: &AccountId,
+    code: &LinkCode,
+) -> Result<Option<Link>, Fault> {
+    let sql = format!("select {COLUMNS} from link where code = ?1 and account_id = ?2");
+    let rows = db
+        .query(Statement::new(
+            sql,
+            params![code.as_str(), account.as_str()],
+        ))
+        .await?;
+    rows.first().map(link_of).transpose()
+}
+
+/// Whether anybody has a link of that code.
+pub async fn exists(db: &dyn Db, code: &LinkCode) -> Result<bool, Fault> {
+    let sql = "select code from link where code = ?1";
+    let rows = db
+        .query(Statement::new(sql, params![code.as_str()]))
+        .await?;
+    Ok(!rows.is_empty())
+}
+
+/// A change of an expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// As it was.
+    Kept,
+    /// None any more.
+    Never,
+    /// At that moment.
+    At(Millis),
+}
+
+/// What is to change; what is `None` stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Where it leads.
+    pub destination: Option<Destination>,
+    /// Whether it is switched off.
+    pub disabled: Option<bool>,
+    /// When it is over.
+    pub expiry: Expiry,
+}
+
+/// Changes an account's link and gives it as it now stands; `None` where it has no such link.
+pub async fn change(
+    db: &dyn Db,
+    account: &AccountId,
+    code: &LinkCode,
+    change: &Change,
+    now: Millis,
+) -> Result<Option<Link>, Fault> {
+    let (moves_expiry, expires_at) = match change.expiry {
+        Expiry::Kept => (false, None),
+        Expiry::Never => (true, None),
+        Expiry::At(at) => (true, Some(at)),
+    };
+    let sql = format!(
+        "update link set destination = coalesce(?3, destination), \
+         disabled = coalesce(?4, disabled), \
+         expires_at_ms = case when ?5 = 1 then ?6 else expires_at_ms end, updated_at_ms = ?7 \
+         where code = ?1 and account_id = ?2 returning {COLUMNS}"
+    );
+    let destination = change.destination.as_ref().map(Destination::as_str);
+    let params = params![
+        code.as_str(),
+        account.as_str(),
+        destination,
+        change.disabled,
+        moves_expiry,
+        expires_at,
+        now
+    ];
+    let rows = db.query(Statement::new(sql, params)).await?;
+    rows.first().map(link_of).transpose()
+}
+
+/// Up to `rows` links of an account in the order of their codes, after the code `after`; with a
+/// text, only those in whose code or destination it stands.
+pub async fn list(
+    db: &dyn Db,
+    account: &AccountId,
+    text: &str,
+    after: &str,
+    rows: i64,
+) -> Result<Vec<Link>, Fault> {
+    let sql = format!(
+        "select {COLUMNS} from link where account_id = ?1 and code > ?2 \
+         and (?3 = '' or instr(code, ?3) > 0 or instr(lower(destination), ?3) > 0) \
+         order by code limit cast(?4 as integer)"
+    );
+    let text = text.to_ascii_lowercase();
+    let params = params![account.as_str(), after, text, rows];
+    let found = db.query(Statement::new(sql, params)).await?;
+    found.iter().map(link_of).collect()
+}
+
+/// What a redirect of that code needs, in one read.
+pub async fn target(db: &dyn Db, code: &LinkCode) -> Result<Option<Target>, Fault> {
+    let sql = "select l.destination, l.disabled, l.expires_at_ms, l.account_id, a.ledger, \
+        n.at_ms, n.day, n.opens_ms, n.fixed_at_ms \
+        from link l join account a on a.account_id = l.account_id \
+        join anchor n on n.account_id = l.account_id where l.code = ?1 order by n.number";
+    let rows = db
+        .query(Statement::new(sql, params![code.as_str()]))
+        .await?;
+    let Some(row) = rows.first() else {
+        return Ok(None);
+    };
+    Ok(Some(Target {
+        destination: row.id("destination", Destination::stored)?,
+        state: LinkState {
+            disabled: row.int("disabled")? != 0,
+            expires_at: row.opt_millis("expires_at_ms")?,
+        },
+        account_id: row.id("account_id", AccountId::new)?,
+        ledger: row.text("ledger")?.to_owned(),
+        anchors: rows.iter().map(anchor_of).collect::<Result<_, _>>()?,
+        anchor_fixed: row.opt_millis("fixed_at_ms")?.is_some(),
+    }))
+}
