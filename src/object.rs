@@ -132,6 +132,16 @@ impl Object {
         Ok(())
     }
 
+    /// What is owed under `name` is due at that moment at the latest.
+    pub fn owe_by(&self, name: &str, at: Millis) -> Result<(), Fault> {
+        self.sql.query(
+            "insert into due (name, at_ms) values (?1, ?2) \
+             on conflict (name) do update set at_ms = min(at_ms, excluded.at_ms)",
+            &params![name, at],
+        )?;
+        Ok(())
+    }
+
     /// When what is owed under `name` is due.
     pub fn owed_at(&self, name: &str) -> Result<Option<Millis>, Fault> {
         let rows = self

@@ -229,6 +229,19 @@ text_id! {
     }
 }
 
+impl EntryId {
+    /// A prefix such as `use_` and the first 160 bits of a hash.
+    pub fn of_digest(prefix: &'static str, digest: &[u8; 32]) -> Self {
+        let mut id = prefix.to_owned();
+        for byte in digest.iter().take(20) {
+            // The two characters of one byte.
+            id.extend(char::from_digit(u32::from(byte >> 4), 16));
+            id.extend(char::from_digit(u32::from(byte & 15), 16));
+        }
+        Self(id)
+    }
+}
+
 impl CycleName {
     /// The name of the `nth` (from 1) cycle that starts in that month.
     pub fn of(year: i32, month: u8, nth: u32) -> Self {

@@ -1,4 +1,20 @@
 //! The ledger: every fact of usage is one row; the meter is a copy that is sent as a total, read
 //! back and proven.
+//!
+//! - The same fact, however often and by whatever way it comes, is one row: its id is made before
+//!   anything is written.
+//! - A counter is the sum of its entries at every commit.
+//! - What an object accepted reaches the ledger exactly once.
+//!
+//! Read `entry` (a row), `batch` (the SQL that takes rows in), `outbox` and `feed` (an object's
+//! stream of batches), `stream` (how far each has come), `shard` and `clicks` (how a click gets
+//! here), `usage` (plain usage and sums), `correction`.
 
+pub mod batch;
+pub mod entry;
+pub mod feed;
+pub mod outbox;
+pub mod review;
+pub mod rules;
 pub mod shard;
+pub mod stream;
