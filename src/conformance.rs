@@ -444,6 +444,7 @@ async fn sign_and_verify(on: &dyn Signatures) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::native::executor::block_on;
+    use crate::native::signatures::NativeSignatures;
     use crate::native::sqlite::Sqlite;
 
     fn failures(verdicts: &[Verdict]) -> Vec<&Verdict> {
@@ -464,6 +465,12 @@ mod tests {
     fn rusqlite_as_d1_conforms() {
         let sqlite = Sqlite::memory().expect("it opens");
         let verdicts = block_on(run(Subject::Database(&sqlite)));
+        assert_eq!(failures(&verdicts), Vec::<&Verdict>::new());
+    }
+
+    #[test]
+    fn native_rs256_conforms() {
+        let verdicts = block_on(run_signatures(&NativeSignatures::default()));
         assert_eq!(failures(&verdicts), Vec::<&Verdict>::new());
     }
 }

@@ -218,6 +218,7 @@ pub async fn get_own_account(call: Call) -> Answer {
 
 /// `POST /v1/account/sync`
 pub async fn sync_account(call: Call) -> Answer {
+    call.fields()?.finish()?;
     if call.account()?.customer_id.is_none() {
         return Err(Problem::from(Refused::NoCustomer).into());
     }
