@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
-use super::create::First;
-use super::rules::{self, Refused};
+use super::create::read_first;
+use super::rules::{self, Began, Refused};
 use super::{Account, AnchorSource, audit, store};
-use crate::cycle::Anchor;
+use crate::cycle::{Anchor, cycle_at};
 use crate::fault::Fault;
 use crate::params;
+use crate::plans::sync::First;
 use crate::ports::{Rows, Statement};
 use crate::units::{AccountId, AgreementId, CustomerId, Millis};
 use crate::world::World;
@@ -39,7 +40,7 @@ pub async fn change(
     let new_customer = change.customer_id.as_ref();
     let new_customer = new_customer.filter(|_| account.customer_id.is_none());
     let first = match new_customer {
-        Some(customer) => Some(First::read(world, customer).await?),
+        Some(customer) => Some(read_first(world, customer).await?),
         None => None,
     };
     let id = &account.account_id;
@@ -134,25 +135,28 @@ fn customer_statements(
     given: Option<Anchor>,
 ) -> Vec<Statement> {
     let (id, now) = (&account.account_id, world.now());
-    let plan = first.plan.as_ref().unwrap_or(&world.settings.free_plan);
     let mut statements = vec![Statement::new(
         "update account set customer_id = ?2, plan = ?3, plan_since_ms = ?4, agreement_id = ?5 \
          where account_id = ?1 and customer_id is null",
         params![
             id.as_str(),
             customer.as_str(),
-            plan.as_str(),
-            now,
+            first.plan.as_str(),
+            first.since,
             first.agreement_id.as_ref().map(AgreementId::as_str)
         ],
     )];
     let own_start = account.anchor_source == AnchorSource::Given;
+    let mut anchors = given.map_or_else(|| account.anchors.clone(), |anchor| vec![anchor]);
     if given.is_none() && !own_start && !account.anchor_fixed {
-        let (anchor, source) = rules::found_anchor(first.began, now);
+        let found = first.anchor;
+        let (anchor, source) = found.unwrap_or_else(|| rules::found_anchor(Began::default(), now));
+        anchors = vec![anchor];
         statements.push(store::set_anchor(id, anchor, source));
         statements.push(store::drop_cycles(id));
     }
-    statements.extend(first.statements.iter().cloned());
+    let cycle = cycle_at(&anchors, now);
+    statements.extend(first.statements(&world.settings, id, &cycle));
     statements
 }
 

@@ -9,9 +9,10 @@ use super::rules::{self, Began, Refused};
 use super::{Account, AnchorSource, audit, store};
 use crate::cycle::Anchor;
 use crate::fault::Fault;
+use crate::plans::sync::{First, SyncFault, first};
 use crate::ports::Statement;
 use crate::provider::ProviderFault;
-use crate::units::{AccountId, AgreementId, CustomerId, Millis, PlanCode};
+use crate::units::{AccountId, CustomerId, Millis};
 use crate::world::World;
 
 /// What an account is made with.
@@ -73,12 +74,12 @@ pub async fn create(world: &Rc<World>, asked: &Asked, actor: &str) -> Result<Cre
         return Ok(answer);
     }
     let first = match &asked.customer_id {
-        Some(customer) => First::read(world, customer).await?,
-        None => First::default(),
+        Some(customer) => Some(read_first(world, customer).await?),
+        None => None,
     };
-    let account = assemble(world, account_id, asked, given, &first);
+    let account = assemble(world, account_id, asked, given, first.as_ref());
     let (text, key) = keys::make(world, &account.account_id, None)?;
-    let statements = statements(world, &account, asked, &first, &key, actor)?;
+    let statements = statements(world, &account, asked, first.as_ref(), &key, actor)?;
     match world.db.batch(statements).await {
         Ok(_) => Ok(Created::New(account, text)),
         // Somebody was quicker, or the answer was lost: the database says which.
@@ -118,11 +119,12 @@ fn assemble(
     account_id: AccountId,
     asked: &Asked,
     given: Option<Anchor>,
-    first: &First,
+    first: Option<&First>,
 ) -> Account {
     let (anchor, source) = match given {
         Some(anchor) => (anchor, AnchorSource::Given),
-        None => rules::found_anchor(first.began, world.now()),
+        None => (first.and_then(|first| first.anchor))
+            .unwrap_or_else(|| rules::found_anchor(Began::default(), world.now())),
     };
     Account {
         account_id,
@@ -130,13 +132,13 @@ fn assemble(
         customer_id: asked.customer_id.clone(),
         ledger: "LEDGER_0".to_owned(),
         jobs_per_minute: asked.jobs_per_minute,
-        plan: first
-            .plan
-            .clone()
-            .unwrap_or_else(|| world.settings.free_plan.clone()),
-        plan_since: asked.customer_id.as_ref().map(|_| world.now()),
+        plan: first.map_or_else(
+            || world.settings.free_plan.clone(),
+            |first| first.plan.clone(),
+        ),
+        plan_since: first.map(|first| first.since),
         payment: "ok".to_owned(),
-        agreement_id: first.agreement_id.clone(),
+        agreement_id: first.and_then(|first| first.agreement_id.clone()),
         demo: asked.demo,
         anchors: vec![anchor],
         anchor_source: source,
@@ -148,7 +150,7 @@ fn statements(
     world: &World,
     account: &Account,
     asked: &Asked,
-    first: &First,
+    first: Option<&First>,
     key: &ApiKey,
     actor: &str,
 ) -> Result<Vec<Statement>, Fault> {
@@ -174,56 +176,24 @@ fn statements(
         Some(id),
         None,
     ));
-    statements.extend(first.statements.iter().cloned());
+    if let Some(first) = first {
+        let cycle = account.cycle_at(now);
+        statements.extend(first.statements(&world.settings, id, &cycle));
+    }
     Ok(statements)
 }
 
-/// What the provider says of a customer before there is an account for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct First {
-    /// The current agreement's plan.
-    pub plan: Option<PlanCode>,
-    /// The current agreement.
-    pub agreement_id: Option<AgreementId>,
-    /// From which the anchor is found.
-    pub began: Began,
-    /// What else is to be stored with the account.
-    pub statements: Vec<Statement>,
-}
-
-impl First {
-    /// Reads the provider; where it cannot be read, nothing may be made.
-    pub async fn read(world: &World, customer: &CustomerId) -> Result<Self, Fault> {
-        let read = world.provider.agreements(customer).await;
-        let list = read.map_err(|fault| unread(&fault))?;
-        let now = world.now();
-        let current = (list.agreements.iter())
-            .filter(|one| one.expires_at.is_none_or(|at| at > now))
-            .max_by_key(|one| {
-                (
-                    one.expires_at.is_none(),
-                    one.period_start,
-                    &one.agreement_id,
-                )
-            });
-        let Some(current) = current else {
-            return Ok(Self::default());
-        };
-        Ok(Self {
-            plan: Some(current.plan.clone()),
-            agreement_id: Some(current.agreement_id.clone()),
-            began: Began {
-                period_start: current.period_start,
-                subscribed_on: list.subscribed_on.get(current.plan.as_str()).copied(),
-            },
-            statements: Vec::new(),
-        })
-    }
-}
-
-fn unread(fault: &ProviderFault) -> Fault {
-    match fault {
-        ProviderFault::NotConfigured(name) => Fault::not_configured(name),
-        other => Fault::unavailable("read the customer at the provider", format!("{other:?}")),
-    }
+/// What the provider says of a customer before there is an account for it; where it cannot be
+/// read, nothing may be made.
+pub async fn read_first(world: &World, customer: &CustomerId) -> Result<First, Fault> {
+    first(world, customer).await.map_err(|fault| match fault {
+        SyncFault::Unreadable(ProviderFault::NotConfigured(name)) => Fault::not_configured(name),
+        SyncFault::Unreadable(other) => {
+            Fault::unavailable("read the customer at the provider", format!("{other:?}"))
+        }
+        SyncFault::Fault(fault) => fault,
+        SyncFault::NoAccount | SyncFault::NoCustomer => {
+            Fault::unavailable("read the customer at the provider", "it is not there")
+        }
+    })
 }

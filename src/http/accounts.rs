@@ -1,5 +1,7 @@
 //! Accounts, API keys, sync, audit.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::app::{Call, unbuilt};
@@ -15,7 +17,10 @@ use crate::accounts::{Account, audit, store};
 use crate::fault::Fault;
 use crate::limits::{JOBS_PER_MINUTE_MAX, NAME_CHARS_MAX};
 use crate::moment::format;
+use crate::plans::grants;
+use crate::plans::sync::{Cause, SyncFault, sync};
 use crate::ports::Row;
+use crate::provider::ProviderFault;
 use crate::units::{AccountId, AgreementId, CustomerId, Millis};
 use crate::world::World;
 
@@ -219,10 +224,41 @@ pub async fn get_own_account(call: Call) -> Answer {
 /// `POST /v1/account/sync`
 pub async fn sync_account(call: Call) -> Answer {
     call.fields()?.finish()?;
-    if call.account()?.customer_id.is_none() {
-        return Err(Problem::from(Refused::NoCustomer).into());
+    let account_id = call.account()?.account_id.clone();
+    let synced = sync(&call.world, &account_id, Cause::Asked).await;
+    let synced = synced.map_err(sync_failure)?;
+    Ok(Response::json(
+        200,
+        &json!({
+            "plan": synced.plan.as_str(),
+            "since": synced.since.map(format),
+            "changed": synced.changed,
+            "source": synced.source,
+        }),
+    ))
+}
+
+/// 409, 404, or a 503 that says when to try again.
+fn sync_failure(fault: SyncFault) -> Failure {
+    match fault {
+        SyncFault::NoAccount => Problem::not_found().into(),
+        SyncFault::NoCustomer => Problem::from(Refused::NoCustomer).into(),
+        SyncFault::Fault(fault) => fault.into(),
+        SyncFault::Unreadable(ProviderFault::NotConfigured(name)) => {
+            Fault::not_configured(name).into()
+        }
+        SyncFault::Unreadable(fault) => {
+            let wait_ms = match fault {
+                ProviderFault::RateLimited { wait_ms } => wait_ms,
+                _ => 5_000,
+            };
+            let detail = "The provider cannot be read now. The plan stays as it is.";
+            let problem = Problem::new(503, "provider_unreadable", detail);
+            problem
+                .retry_after(wait_ms.saturating_add(999) / 1000)
+                .into()
+        }
     }
-    unbuilt(&call)
 }
 
 /// `GET /v1/audit`
@@ -256,8 +292,13 @@ pub async fn billing_return(call: Call) -> Answer {
 }
 
 /// An account as it is answered everywhere.
-pub async fn view(_world: &World, account: &Account, now: Millis) -> Result<Value, Fault> {
+pub async fn view(world: &World, account: &Account, now: Millis) -> Result<Value, Fault> {
     let cycle = account.cycle_at(now);
+    let balance = grants::balance(&*world.db, &account.account_id, &cycle.name).await?;
+    let balance: BTreeMap<String, i64> = balance
+        .into_iter()
+        .map(|(what, units)| (what, units.get()))
+        .collect();
     Ok(json!({
         "id": account.account_id.as_str(),
         "name": account.name,
@@ -277,6 +318,7 @@ pub async fn view(_world: &World, account: &Account, now: Millis) -> Result<Valu
             "starts_at": format(cycle.starts_at),
             "ends_at": format(cycle.ends_at),
         },
+        "balance": balance,
     }))
 }
 

@@ -3,8 +3,9 @@
 //! Pure: a complete read and what is stored in, a decision out.
 
 use crate::accounts::AnchorSource;
+use crate::accounts::rules::{Began, found_anchor};
 use crate::cycle::Anchor;
-use crate::moment::{EventTime, civil, of_civil_clamped};
+use crate::moment::EventTime;
 use crate::provider::Agreement;
 use crate::units::{AgreementId, Millis, PlanCode};
 
@@ -26,23 +27,17 @@ pub fn current(agreements: &[Agreement], now: Millis) -> Option<&Agreement> {
         })
 }
 
-/// Where the account's cycles begin as far as the provider tells: the current period, on the day
-/// of the subscription where a short month cut it; else the subscription itself.
+/// Where the account's cycles begin as far as the provider tells; the rule is the accounts'.
 pub fn anchor(
     agreement: &Agreement,
     subscribed_on: Option<Millis>,
 ) -> Option<(Anchor, AnchorSource)> {
-    let Some(start) = agreement.period_start else {
-        return subscribed_on.map(|at| (Anchor::first(at), AnchorSource::SubscribedOn));
+    let began = Began {
+        period_start: agreement.period_start,
+        subscribed_on,
     };
-    let mut anchor = Anchor::first(start);
-    let (year, month, day, ms) = civil(start);
-    let is_last_day = of_civil_clamped(year, month, 31, ms) == Some(start);
-    let later_day = subscribed_on.map(|at| civil(at).2).filter(|on| *on > day);
-    if let Some(on) = later_day.filter(|_| is_last_day) {
-        anchor.day = on;
-    }
-    Some((anchor, AnchorSource::Period))
+    let told = began.period_start.or(subscribed_on)?;
+    Some(found_anchor(began, told))
 }
 
 /// What is stored of an account's plan.

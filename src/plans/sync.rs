@@ -243,8 +243,7 @@ pub fn prepare(settings: &Settings, mut known: Known, read: &Read, cause: &Cause
     let mut anchors = known.account.anchors.clone();
     if let Some((anchor, source)) = candidate(list, &read.found.subscribed_on, read.began) {
         statements.push(store::anchor_row(account_id, anchor, source));
-        if !known.account.anchor_fixed && known.account.anchor_source != AnchorSource::Given
-        {
+        if !known.account.anchor_fixed && known.account.anchor_source != AnchorSource::Given {
             anchors = vec![anchor];
         }
     }
