@@ -8,4 +8,5 @@
 )]
 #![allow(missing_docs)]
 
+mod links;
 mod tidy;

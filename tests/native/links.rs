@@ -1,0 +1,469 @@
+//! Links, redirects and QR pictures over the router: the cases of other systems' failures.
+
+use counterfoil::http::reply::Response;
+use counterfoil::http::request::Request;
+use counterfoil::native::executor::block_on;
+use counterfoil::native::machine::{Machine, request};
+use counterfoil::ports::{Db, Statement};
+use serde_json::{Value, json};
+
+const OPERATOR: &str = "dev-operator";
+const TO: &str = "https://d.example/";
+
+/// A machine with the accounts `a` and `b`.
+fn machine(settings: &[(&str, &str)]) -> Machine {
+    let machine = Machine::new(settings).expect("it starts");
+    for id in ["a", "b"] {
+        let (status, body) = machine.call("POST", "/v1/accounts", OPERATOR, &json!({"id": id}));
+        assert_eq!(status, 201, "{body}");
+    }
+    machine
+}
+
+fn create(machine: &Machine, body: &Value) -> (u16, Value) {
+    machine.call("POST", "/v1/links?account=a", OPERATOR, body)
+}
+
+fn link(machine: &Machine, code: &str) {
+    let (status, body) = create(machine, &json!({"code": code, "destination": TO}));
+    assert_eq!(status, 201, "{body}");
+}
+
+fn patch(machine: &Machine, code: &str, body: &Value) -> (u16, Value) {
+    let target = format!("/v1/links/{code}?account=a");
+    machine.call("PATCH", &target, OPERATOR, body)
+}
+
+fn visit_with(machine: &Machine, path: &str, change: impl FnOnce(&mut Request)) -> Response {
+    let mut visit = request("GET", path, "", &Value::Null);
+    change(&mut visit);
+    machine.handle(visit)
+}
+
+fn visit(machine: &Machine, path: &str) -> Response {
+    visit_with(machine, path, |_| {})
+}
+
+fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
+    response.header(name)
+}
+
+fn links(machine: &Machine) -> Vec<Value> {
+    let (status, body) = machine.call("GET", "/v1/links?account=a", OPERATOR, &Value::Null);
+    assert_eq!(status, 200);
+    body["items"].as_array().expect("a list").clone()
+}
+
+/// The number `total` that a statement on the control database gives.
+fn control(machine: &Machine, sql: &str) -> i64 {
+    let rows = block_on(Db::query(&machine.control, Statement::new(sql, vec![])));
+    let rows = rows.expect("it runs");
+    rows.first().expect("a row").int("total").expect("a number")
+}
+
+fn set(request: &mut Request, name: &str, value: Option<&str>) {
+    request.headers.retain(|(key, _)| key != name);
+    if let Some(value) = value {
+        request.headers.push((name.to_owned(), value.to_owned()));
+    }
+}
+
+#[test]
+fn the_same_link_again_is_the_same_link_and_a_taken_code_is_told() {
+    let machine = machine(&[]);
+    let (status, made) = create(&machine, &json!({"code": "Spring", "destination": TO}));
+    assert_eq!((status, made["code"].as_str()), (201, Some("spring")));
+    assert_eq!(made["url"], "http://localhost:8787/spring");
+    let (status, again) = create(&machine, &json!({"code": "SPRING", "destination": TO}));
+    assert_eq!((status, &again), (200, &made));
+    let other = json!({"code": "spring", "destination": "https://e.example/"});
+    let (status, body) = create(&machine, &other);
+    assert_eq!((status, body["code"].as_str()), (409, Some("code_taken")));
+    let same = json!({"code": "spring", "destination": TO});
+    let (status, _) = machine.call("POST", "/v1/links?account=b", OPERATOR, &same);
+    assert_eq!(
+        status, 409,
+        "another account's code is taken, whatever it leads to"
+    );
+    assert_eq!(links(&machine).len(), 1);
+}
+
+#[test]
+fn a_link_without_a_code_gets_one_of_its_own_each_time() {
+    let machine = machine(&[]);
+    let (first, one) = create(&machine, &json!({"destination": TO}));
+    let (second, two) = create(&machine, &json!({"destination": TO}));
+    assert_eq!((first, second), (201, 201));
+    assert_ne!(one["code"], two["code"]);
+    let path = format!("/{}", one["code"].as_str().expect("a code"));
+    assert_eq!(visit(&machine, &path).status, 302);
+}
+
+/// L19 and the malformed inputs: the right 4xx, and nothing is stored.
+#[test]
+fn what_is_malformed_is_422_with_its_field_and_stores_nothing() {
+    let machine = machine(&[]);
+    for destination in [
+        "javascript:alert(1)",
+        " JavaScript:x",
+        "data:text/html,x",
+        "file:///etc/passwd",
+        "//evil.example",
+        "https://user:pw@d.example/",
+        "https://d.example/\r\nSet-Cookie: a=b",
+        "https://d.example/\u{1f4a5}",
+        "http://localhost:8787/x",
+        "http://127.0.0.1:8787/x",
+        "",
+    ] {
+        let (status, body) = create(&machine, &json!({"destination": destination}));
+        assert_eq!(
+            (status, body["field"].as_str()),
+            (422, Some("destination")),
+            "{destination}"
+        );
+    }
+    let long = "a".repeat(5000);
+    for code in [
+        long.as_str(),
+        "a b",
+        "a/b",
+        "ü",
+        "\u{1f4a5}",
+        "\0",
+        "%00",
+        "app",
+        "V1",
+        "",
+    ] {
+        let (status, body) = create(&machine, &json!({"code": code, "destination": TO}));
+        assert_eq!(
+            (status, body["field"].as_str()),
+            (422, Some("code")),
+            "{code}"
+        );
+    }
+    for (body, field) in [
+        (json!({}), "destination"),
+        (json!({"destination": 7}), "destination"),
+        (
+            json!({"destination": TO, "expires_at": "soon"}),
+            "expires_at",
+        ),
+        (json!({"destination": TO, "max_clicks": 2}), "max_clicks"),
+    ] {
+        let (status, answer) = create(&machine, &body);
+        assert_eq!(
+            (status, answer["field"].as_str()),
+            (422, Some(field)),
+            "{body}"
+        );
+    }
+    assert_eq!(links(&machine), Vec::<Value>::new());
+    link(&machine, "x");
+    let (status, body) = patch(
+        &machine,
+        "x",
+        &json!({"destination": "javascript:alert(1)"}),
+    );
+    assert_eq!((status, body["field"].as_str()), (422, Some("destination")));
+    assert_eq!(header(&visit(&machine, "/x"), "location"), Some(TO));
+}
+
+#[test]
+fn the_host_of_the_request_is_our_own_too() {
+    let machine = machine(&[]);
+    let body = json!({"destination": "https://admin.example/x"});
+    let mut asked = request("POST", "/v1/links?account=a", OPERATOR, &body);
+    asked.origin = "https://admin.example".to_owned();
+    assert_eq!(machine.handle(asked).status, 422);
+}
+
+#[test]
+fn a_path_that_is_no_code_is_404_and_no_fault() {
+    let machine = machine(&[]);
+    let long = format!("/{}", "a".repeat(5000));
+    for path in [
+        &long,
+        "/%00",
+        "/%zz",
+        "/%",
+        "/%ff",
+        "/%F0%9F%92%A5",
+        "/a%2Fb",
+        "/a%20b",
+        "/x",
+    ] {
+        let answer = visit(&machine, path);
+        assert_eq!(answer.status, 404, "{path}");
+        assert_eq!(header(&answer, "cache-control"), Some("no-store"), "{path}");
+    }
+}
+
+/// L6, L16, L17: the header is the stored text, and nothing may keep the answer.
+#[test]
+fn the_location_is_the_stored_destination_byte_for_byte() {
+    let machine = machine(&[]);
+    for (number, destination) in [
+        "https://d.example/p?abc#123",
+        "https://d.example/p?a=1#frag",
+        "HTTPS://D.Example",
+        "https://d.example/a/../b/./c%2f%20?&&=#",
+        "https://d.example/\\x?y=\"<>{}|^`",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let code = format!("c{number}");
+        let (status, _) = create(&machine, &json!({"code": code, "destination": destination}));
+        assert_eq!(status, 201, "{destination}");
+        let answer = visit(&machine, &format!("/{code}/?utm=1&x"));
+        assert_eq!(answer.status, 302);
+        assert_eq!(header(&answer, "location"), Some(*destination));
+        assert_eq!(header(&answer, "cache-control"), Some("private, no-store"));
+        assert_eq!(header(&answer, "x-robots-tag"), Some("noindex, nofollow"));
+        assert_eq!(
+            (header(&answer, "etag"), header(&answer, "expires")),
+            (None, None)
+        );
+        assert!(answer.body.is_empty());
+    }
+}
+
+/// L2: link checkers ask by HEAD; other methods are told what is allowed.
+#[test]
+fn head_answers_as_get_and_other_methods_are_told_what_is_allowed() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    let head = machine.handle(request("HEAD", "/x", "", &Value::Null));
+    assert_eq!((head.status, header(&head, "location")), (302, Some(TO)));
+    let options = machine.handle(request("OPTIONS", "/x", "", &Value::Null));
+    assert_eq!(options.status, 204);
+    assert_eq!(header(&options, "allow"), Some("GET, HEAD, OPTIONS"));
+    let delete = machine.handle(request("DELETE", "/x", "", &Value::Null));
+    assert_eq!(delete.status, 405);
+    assert_eq!(header(&delete, "allow"), Some("GET, HEAD, OPTIONS"));
+}
+
+#[test]
+fn a_prefetch_is_503_without_retry_after_and_is_counted_as_one() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    for (name, value) in [
+        ("sec-purpose", "prefetch;prerender"),
+        ("purpose", "prefetch"),
+        ("x-moz", "prefetch"),
+    ] {
+        let answer = visit_with(&machine, "/x", |visit| set(visit, name, Some(value)));
+        assert_eq!(answer.status, 503);
+        assert_eq!(header(&answer, "cache-control"), Some("no-store"));
+        assert_eq!(header(&answer, "retry-after"), None);
+        assert_eq!(header(&answer, "location"), None);
+    }
+    let tally = control(
+        &machine,
+        "select total from tally where name = 'counterfoil_prefetched_total'",
+    );
+    assert_eq!(tally, 3);
+}
+
+/// L13, L14: within the published bound everywhere, at once where it was changed.
+#[test]
+fn a_change_is_in_force_at_once_here_and_within_the_bound_elsewhere() {
+    let machine = machine(&[("LINK_CACHE_SECONDS", "30")]);
+    link(&machine, "x");
+    assert_eq!(visit(&machine, "/x").status, 302);
+    // Another isolate changes the row: this one only has its memory.
+    let sql = "update link set disabled = 1 where code = 'x' returning disabled as total";
+    assert_eq!(control(&machine, sql), 1);
+    assert_eq!(visit(&machine, "/x").status, 302, "inside the bound");
+    machine.advance(29_999);
+    assert_eq!(visit(&machine, "/x").status, 302, "still inside");
+    machine.advance(1);
+    assert_eq!(visit(&machine, "/x").status, 410, "the bound is over");
+    let (status, _) = patch(&machine, "x", &json!({"disabled": false}));
+    assert_eq!((status, visit(&machine, "/x").status), (200, 302));
+    let (_, body) = patch(&machine, "x", &json!({"disabled": true}));
+    assert_eq!(
+        (body["disabled"].as_bool(), visit(&machine, "/x").status),
+        (Some(true), 410)
+    );
+}
+
+#[test]
+fn a_code_that_was_asked_for_before_it_was_made_works_at_once() {
+    let machine = machine(&[]);
+    assert_eq!(visit(&machine, "/x").status, 404);
+    link(&machine, "x");
+    assert_eq!(visit(&machine, "/x").status, 302);
+}
+
+#[test]
+fn an_expired_link_is_gone_until_its_expiry_is_taken_away() {
+    let machine = machine(&[]);
+    let body = json!({"code": "x", "destination": TO, "expires_at": "2026-11-10T12:00:10Z"});
+    let (status, made) = create(&machine, &body);
+    assert_eq!(status, 201);
+    assert_eq!(made["expires_at"], "2026-11-10T12:00:10.000Z");
+    assert_eq!(visit(&machine, "/x").status, 302);
+    machine.advance(10_000);
+    let answer = visit(&machine, "/x");
+    assert_eq!(
+        (answer.status, header(&answer, "cache-control")),
+        (410, Some("no-store"))
+    );
+    let (status, kept) = patch(&machine, "x", &json!({"disabled": false}));
+    assert_eq!(
+        (status, &kept["expires_at"]),
+        (200, &made["expires_at"]),
+        "only what is named"
+    );
+    let (status, body) = patch(&machine, "x", &json!({"expires_at": null}));
+    assert_eq!((status, &body["expires_at"]), (200, &Value::Null));
+    assert_eq!(visit(&machine, "/x").status, 302);
+}
+
+#[test]
+fn another_accounts_link_is_404_as_if_it_did_not_exist() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    let target = "/v1/links/x?account=b";
+    let (status, other) = machine.call("GET", target, OPERATOR, &Value::Null);
+    let (_, none) = machine.call("GET", "/v1/links/y?account=b", OPERATOR, &Value::Null);
+    assert_eq!((status, &other["detail"]), (404, &none["detail"]));
+    let off = json!({"disabled": true});
+    assert_eq!(machine.call("PATCH", target, OPERATOR, &off).0, 404);
+    assert_eq!(visit(&machine, "/x").status, 302);
+    let (_, body) = machine.call("GET", "/v1/links?account=b", OPERATOR, &Value::Null);
+    assert_eq!(body["items"], json!([]));
+}
+
+/// L15: the code of a link is no field of a change, so it can never become another's.
+#[test]
+fn a_links_code_cannot_be_changed() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    link(&machine, "y");
+    let (status, body) = patch(&machine, "y", &json!({"code": "X"}));
+    assert_eq!((status, body["field"].as_str()), (422, Some("code")));
+}
+
+#[test]
+fn a_list_is_paged_in_order_and_searched_in_code_and_destination() {
+    let machine = machine(&[]);
+    for code in ["c", "a", "b"] {
+        link(&machine, code);
+    }
+    let body = json!({"code": "z", "destination": "https://Shop.example/"});
+    assert_eq!(create(&machine, &body).0, 201);
+    let page = |query: &str| {
+        let target = format!("/v1/links?account=a&{query}");
+        let (status, body) = machine.call("GET", &target, OPERATOR, &Value::Null);
+        assert_eq!(status, 200);
+        let codes: Vec<String> = (body["items"].as_array().expect("a list").iter())
+            .map(|item| item["code"].as_str().expect("a code").to_owned())
+            .collect();
+        (codes.join(""), body["next"].as_str().map(str::to_owned))
+    };
+    assert_eq!(page("limit=2"), ("ab".to_owned(), Some("b".to_owned())));
+    assert_eq!(page("limit=2&after=b"), ("cz".to_owned(), None));
+    assert_eq!(page("q=SHOP").0, "z");
+    assert_eq!(page("q=%25").0, "", "no character is a wildcard");
+    assert_eq!(page("q=b").0, "b");
+}
+
+/// The text of a picture, as a reader of QR codes sees it.
+fn decoded(png_bytes: &[u8]) -> (u32, String) {
+    let mut reader = png::Decoder::new(std::io::Cursor::new(png_bytes));
+    reader.set_transformations(png::Transformations::EXPAND);
+    let mut reader = reader.read_info().expect("a PNG");
+    let mut pixels = vec![0; reader.output_buffer_size().expect("a size")];
+    let frame = reader.next_frame(&mut pixels).expect("a frame");
+    let (width, height) = (frame.width as usize, frame.height as usize);
+    assert_eq!(width, height);
+    let mut image =
+        rqrr::PreparedImage::prepare_from_greyscale(width, height, |x, y| pixels[y * width + x]);
+    let grids = image.detect_grids();
+    assert_eq!(grids.len(), 1);
+    let (meta, text) = grids[0].decode().expect("it reads");
+    assert_eq!(meta.ecc_level, 0, "M, as rqrr numbers the levels");
+    let quiet = pixels
+        .iter()
+        .position(|pixel| *pixel == 0)
+        .expect("a dark one")
+        / width;
+    let modules = 17 + 4 * meta.version.0;
+    let module = width / (modules + 8);
+    assert!(quiet >= 4 * module, "a quiet zone of four modules");
+    (frame.width, text)
+}
+
+/// L21: the picture says the public address, whatever the host it was asked for through.
+#[test]
+fn a_qr_picture_decodes_to_the_public_short_address() {
+    let machine = machine(&[("PUBLIC_URL", "https://b.example")]);
+    link(&machine, "spring-26_x");
+    for (query, size) in [
+        ("", 512),
+        ("?size=64", 64),
+        ("?size=333", 333),
+        ("?size=2048", 2048),
+    ] {
+        let answer = visit_with(&machine, "/v1/links/Spring-26_X/qr.png", |asked| {
+            asked.origin = "https://admin.internal:8443".to_owned();
+            asked.query = query.trim_start_matches('?').to_owned();
+        });
+        assert_eq!(answer.status, 200);
+        assert_eq!(header(&answer, "content-type"), Some("image/png"));
+        let (width, text) = decoded(&answer.body);
+        assert_eq!(
+            (width, text.as_str()),
+            (size, "https://b.example/spring-26_x")
+        );
+    }
+    for size in ["63", "2049", "-1", "x", "", "+100", "512.0", "4294967296"] {
+        let path = format!("/v1/links/spring-26_x/qr.png?size={size}");
+        assert_eq!(visit(&machine, &path).status, 422, "{size}");
+    }
+    assert_eq!(visit(&machine, "/v1/links/nobody/qr.png").status, 404);
+    assert_eq!(visit(&machine, "/v1/links/nobody/qr.svg").status, 404);
+}
+
+/// The drawing and the picture show the same modules.
+#[test]
+fn a_qr_drawing_has_the_modules_of_the_picture() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    let answer = visit(&machine, "/v1/links/x/qr.svg");
+    assert_eq!(header(&answer, "content-type"), Some("image/svg+xml"));
+    let svg = String::from_utf8(answer.body).expect("text");
+    let side: usize = svg
+        .split("0 0 ")
+        .nth(1)
+        .and_then(|s| s.split(' ').next())
+        .expect("a box")
+        .parse()
+        .expect("a number");
+    let mut pixels = vec![255_u8; side * side];
+    let path = svg
+        .split("<path d=\"")
+        .nth(1)
+        .and_then(|s| s.split('"').next())
+        .expect("a path");
+    for run in path.split('M').skip(1) {
+        let (x, rest) = run.split_once(' ').expect("x");
+        let (y, rest) = rest.split_once('h').expect("y");
+        let (length, _) = rest.split_once('v').expect("a length");
+        let number = |text: &str| text.parse::<usize>().expect("a number");
+        for at in 0..number(length) {
+            pixels[number(y) * side + number(x) + at] = 0;
+        }
+    }
+    let scale = 8;
+    let mut image =
+        rqrr::PreparedImage::prepare_from_greyscale(side * scale, side * scale, |x, y| {
+            pixels[y / scale * side + x / scale]
+        });
+    let (_, text) = image.detect_grids()[0].decode().expect("it reads");
+    assert_eq!(text, "http://localhost:8787/x");
+}
