@@ -34,3 +34,17 @@ pub const QR_PIXELS_MIN: u32 = 64;
 pub const QR_PIXELS_MAX: u32 = 2048;
 /// See [`QR_PIXELS_MIN`].
 pub const QR_PIXELS_DEFAULT: u32 = 512;
+
+/// After a failed read of the limits the next comes no sooner: a provider that is down is not
+/// asked by every admission (design.md, "The gate").
+pub const LIMIT_PAUSE_MS: i64 = 5_000;
+/// The longest that a provider's 429 keeps the limits of one account from being read again.
+pub const LIMIT_PAUSE_MS_MAX: i64 = 60_000;
+/// `Retry-After` where an account has no customer: somebody has to give it one first.
+pub const NO_CUSTOMER_RETRY_SECONDS: i64 = 30;
+/// Reads of the limits that one call waits for: one, and one more for each ring that throws an
+/// answer away; a call that meets more rings than that is told to come again.
+pub const LIMIT_READS_MAX: u32 = 4;
+/// New jobs that travel to an account's object in one call: each is decided on its own, and one
+/// call must stay short.
+pub const ADMIT_TOGETHER_MAX: usize = 64;

@@ -1,27 +1,187 @@
 //! The Account object: the account's one serial point for admission, charges and settlement.
+//!
+//! A message is answered in one storage transaction; only a read of the provider's limits is
+//! awaited in between, and nothing that was read before it, the time included, is used after it.
 
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+use super::books::{Books, write_json};
+use super::calls::{self, Outcome};
+use super::schema::STEPS;
+use super::wire::{AccountAsk, Ask, RefusedView, Told};
+use super::{limit, store};
 use crate::fault::Fault;
+use crate::limits::{LIMIT_PAUSE_MS, LIMIT_PAUSE_MS_MAX, LIMIT_READS_MAX};
 use crate::object::Object;
+use crate::ports::transact;
+use crate::provider::{Limits, ProviderFault};
 
 /// One account's object, awake.
 pub struct AccountObject {
     object: Object,
+    reading: Reading,
+}
+
+/// Whether the provider's limits are being read, and who waits for it.
+#[derive(Default)]
+struct Reading {
+    under_way: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// Ends the read when it is dropped, also where its call was given up, so that nobody waits for
+/// a read that will never end.
+struct Turn<'a>(&'a Reading);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.set(false);
+        for waker in self.0.waiting.take() {
+            waker.wake();
+        }
+    }
 }
 
 impl AccountObject {
     /// Wakes on its storage.
     pub fn new(object: Object) -> Self {
-        Self { object }
+        let reading = Reading::default();
+        Self { object, reading }
     }
 
     /// Answers a message.
     pub async fn ask(&self, message: &str) -> Result<String, Fault> {
-        self.object.wake(&[])?;
-        Err(Fault::unreadable("read a message to an account", message))
+        self.object.wake(STEPS)?;
+        let outcome = match AccountAsk::of_json(message) {
+            Ok(ask) => self.answer(&ask).await,
+            Err(fault) => Err(fault),
+        };
+        let armed = self.object.arm().await;
+        let told = outcome?;
+        armed?;
+        write_json(&told)
     }
 
     /// Does what is due.
     pub async fn alarm(&self) -> Result<(), Fault> {
-        self.object.arm().await
+        self.object.wake(STEPS)?;
+        let done = self.do_due().await;
+        let armed = self.object.arm().await;
+        done.and(armed)
+    }
+
+    async fn do_due(&self) -> Result<(), Fault> {
+        Books::during(&self.object, None, |_| Ok(()))?;
+        Ok(())
+    }
+
+    async fn answer(&self, ask: &AccountAsk) -> Result<Told, Fault> {
+        match &ask.ask {
+            Ask::Clock { offset_ms } => {
+                self.object.set_clock_offset(*offset_ms)?;
+                Ok(Told::Done)
+            }
+            Ask::Ring => transact(&*self.object.sql, || {
+                limit::ring(&*self.object.sql)?;
+                Ok(Told::Done)
+            }),
+            Ask::TakeFeed { .. } => {
+                self.do_due().await?;
+                Ok(Told::Done)
+            }
+            _ => self.decide(ask).await,
+        }
+    }
+
+    /// Decides in one transaction; where the limits have to be read first, reads and begins anew.
+    async fn decide(&self, ask: &AccountAsk) -> Result<Told, Fault> {
+        for round in 0..=LIMIT_READS_MAX {
+            let waited = round > 0;
+            let about = ask.about.as_ref();
+            let work = |books: &mut Books<'_>| call(books, &ask.ask, waited);
+            match Books::during(&self.object, about, work)? {
+                Some(Outcome::Told(told)) => return Ok(told),
+                Some(Outcome::ReadFirst) => self.read_limits().await?,
+                None => return Ok(Told::Refused(RefusedView::NotFound)),
+            }
+        }
+        let cause = "the plan kept changing while they were read";
+        Err(Fault::unavailable("read the limits", cause))
+    }
+
+    /// Reads the limits once for however many calls wait for them.
+    async fn read_limits(&self) -> Result<(), Fault> {
+        if self.reading.under_way.get() {
+            self.reading.ended().await;
+            return Ok(());
+        }
+        self.reading.under_way.set(true);
+        let _turn = Turn(&self.reading);
+        let facts = Books::during(&self.object, None, |books| {
+            Ok((books.limits.rings, books.account.customer_id.clone()))
+        })?;
+        let Some((rings, Some(customer))) = facts else {
+            return Ok(());
+        };
+        let answer = self.object.world.provider.limits(&customer).await;
+        self.keep(rings, answer)
+    }
+
+    /// Stores what a read brought, unless the account was rung since it began.
+    fn keep(&self, rings: i64, answer: Result<Limits, ProviderFault>) -> Result<(), Fault> {
+        if let Err(ProviderFault::NotConfigured(name)) = answer {
+            return Err(Fault::not_configured(name));
+        }
+        let sql = &*self.object.sql;
+        Books::during(&self.object, None, |books| {
+            let now = books.now;
+            match answer {
+                _ if books.limits.rings != rings => Ok(()),
+                // An empty answer names no feature at all: nothing may be concluded from it.
+                Ok(limits) if !limits.is_empty() => limit::keep_answer(sql, rings, &limits, now),
+                Err(ProviderFault::RateLimited { wait_ms }) => {
+                    let wait_ms = wait_ms.clamp(LIMIT_PAUSE_MS, LIMIT_PAUSE_MS_MAX);
+                    limit::keep_failure(sql, rings, now.after(wait_ms - LIMIT_PAUSE_MS))
+                }
+                Ok(_) | Err(_) => limit::keep_failure(sql, rings, now),
+            }
+        })?;
+        Ok(())
+    }
+}
+
+impl Reading {
+    /// Waits until the read that is under way has ended, however it ends.
+    async fn ended(&self) {
+        poll_fn(|context| {
+            if self.under_way.get() {
+                self.waiting.borrow_mut().push(context.waker().clone());
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        })
+        .await;
+    }
+}
+
+fn call(books: &mut Books<'_>, ask: &Ask, waited: bool) -> Result<Outcome, Fault> {
+    match ask {
+        Ask::Admit { jobs } => calls::admit(books, jobs, waited),
+        Ask::Charge(ask) => calls::charge(books, ask),
+        Ask::Extend(ask) => calls::extend(books, ask, waited),
+        Ask::Renew { job_id } => calls::renew(books, job_id),
+        Ask::Settle(ask) => calls::settle(books, ask),
+        Ask::Get { job_id } => calls::get(books, job_id),
+        Ask::List(ask) => calls::list(books, ask),
+        Ask::Budget { features } => calls::budgets(books, features, waited),
+        Ask::Estimates { feature, cycle } => calls::estimates(books, feature, cycle.as_deref()),
+        Ask::Refusals => {
+            let items = store::refusals(&*books.object.sql)?;
+            Ok(Outcome::Told(Told::Refusals(items)))
+        }
+        Ask::Ring | Ask::TakeFeed { .. } | Ask::Clock { .. } => Ok(Outcome::Told(Told::Done)),
     }
 }

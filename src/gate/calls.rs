@@ -1,0 +1,494 @@
+//! What each call does with the open books: facts to the rules, decision to the rows.
+
+use std::collections::BTreeMap;
+
+use super::books::{Books, SWEEP, new_hold, write_json};
+use super::limit::{limit_of, look_at, state_name};
+use super::rules::{self, Admission, Asked, Look, Rate, Refused, Seen, State};
+use super::store::{self, JobRow, sum};
+use super::view::{self, refused};
+use super::wire::{
+    AdmitAsk, Admitted, Amounts, BudgetView, ChargeAsk, ChargedView, ExtendAsk, Given, ListAsk,
+    RefusedView, SettleAsk, Told, units_of,
+};
+use crate::fault::Fault;
+use crate::units::{FeatureName, JobId, Millis, Units};
+use crate::world;
+
+/// What a call came to.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The answer.
+    Told(Told),
+    /// The provider's limits have to be read first; nothing was decided.
+    ReadFirst,
+}
+
+impl From<RefusedView> for Outcome {
+    fn from(why: RefusedView) -> Self {
+        Self::Told(Told::Refused(why))
+    }
+}
+
+/// New jobs, each decided on its own.
+pub fn admit(books: &mut Books<'_>, jobs: &[AdmitAsk], waited: bool) -> Result<Outcome, Fault> {
+    let look = look_at(books, waited);
+    let mut told = Vec::with_capacity(jobs.len());
+    for ask in jobs {
+        let known = store::job_by_key(&*books.object.sql, &ask.key)?;
+        if known.is_none() && look == Look::Read {
+            return Ok(Outcome::ReadFirst);
+        }
+        told.push(admit_one(books, ask, known, look)?);
+    }
+    Ok(Outcome::Told(Told::Admitted(told)))
+}
+
+fn admit_one(
+    books: &mut Books<'_>,
+    ask: &AdmitAsk,
+    known: Option<JobRow>,
+    look: Look,
+) -> Result<Admitted, Fault> {
+    let request = write_json(&(&ask.holds, ask.lease_seconds))?;
+    let (seen, state) = match &known {
+        None => (Seen::Never, State::Running),
+        Some(job) if job.ask == request => (Seen::Same, job.state),
+        Some(job) => (Seen::Other, job.state),
+    };
+    let mut features = Vec::with_capacity(ask.holds.len());
+    let mut asked = Vec::with_capacity(ask.holds.len());
+    for (name, units) in &ask.holds {
+        let feature = feature_of(name)?;
+        asked.push(Asked {
+            units: units_of(*units)?,
+            limit: limit_of(books, &feature, look),
+            budget: books.budget(&feature)?,
+        });
+        features.push(feature);
+    }
+    let minute = rules::minute_of(books.now);
+    let setting = books.object.world.settings.jobs_per_minute;
+    let rate = Rate {
+        taken: if books.account.minute == minute {
+            books.account.minute_jobs
+        } else {
+            0
+        },
+        allowed: books.account.jobs_per_minute.unwrap_or(setting),
+    };
+    match (rules::admit(seen, state, &asked, rate), known) {
+        (Ok(Admission::Same), Some(job)) => {
+            let look = for_reading(books);
+            Ok(Admitted::Same(view::job(books, &job, look)?))
+        }
+        (Ok(_), _) => {
+            let job = insert(books, ask, request, &features, &asked)?;
+            books.account.minute = minute;
+            books.account.minute_jobs = rate.taken + 1;
+            books.tally("counterfoil_admissions_total{result=\"admitted\"}", 1);
+            Ok(Admitted::New(view::job(books, &job, look)?))
+        }
+        (Err((why, place)), known) => {
+            let line = place.and_then(|at| Some((features.get(at)?, asked.get(at)?)));
+            let view = refused(books, why, line, look, known.as_ref())?;
+            view::note(books, "admit", &ask.key, why, line)?;
+            Ok(Admitted::Refused(view))
+        }
+    }
+}
+
+/// After this point it must succeed.
+fn insert(
+    books: &mut Books<'_>,
+    ask: &AdmitAsk,
+    request: String,
+    features: &[FeatureName],
+    asked: &[Asked],
+) -> Result<JobRow, Fault> {
+    let object = books.object;
+    let lease_seconds = ask
+        .lease_seconds
+        .unwrap_or(object.world.settings.lease_seconds);
+    let id = world::mint("job_", books.now, object.world.ids.random()?);
+    let job = JobRow {
+        job_id: JobId::new(id).ok_or_else(|| Fault::unreadable("mint a job's id", "its form"))?,
+        key: ask.key.clone(),
+        ask: request,
+        state: State::Running,
+        capped: false,
+        cycle: books.cycle.name.clone(),
+        lease_seconds,
+        lease_ends_at: books.now.after(lease_seconds * 1000),
+        created_at: books.now,
+        ended_at: None,
+        outcome: None,
+        holds: features
+            .iter()
+            .zip(asked)
+            .map(|(feature, line)| new_hold(feature, &books.cycle.name, line.units))
+            .collect(),
+    };
+    for (feature, line) in features.iter().zip(asked) {
+        books.hold(feature, line.units)?;
+    }
+    store::insert_job(&*object.sql, &job)?;
+    books.owe_by(SWEEP, job.lease_ends_at);
+    books.touch();
+    Ok(job)
+}
+
+fn feature_of(name: &str) -> Result<FeatureName, Fault> {
+    FeatureName::new(name).ok_or_else(|| Fault::unreadable("read a message", "a feature's name"))
+}
+
+/// The amounts by feature, of features that the job has; else the field that is wrong.
+fn by_feature(job: &JobRow, given: &Given) -> Result<Result<BTreeMap<FeatureName, Units>, &'static str>, Fault> {
+    let totals = job.totals()?;
+    let amounts: Amounts = match given {
+        Given::Each(amounts) => amounts.clone(),
+        Given::One { feature, units } => {
+            let name = match (feature, totals.len()) {
+                (Some(name), _) => name.clone(),
+                (None, 1) => totals.keys().map(ToString::to_string).collect(),
+                (None, _) => return Ok(Err("feature")),
+            };
+            Amounts::from([(name, *units)])
+        }
+    };
+    let mut result = BTreeMap::new();
+    for (name, units) in amounts {
+        let feature = feature_of(&name)?;
+        if !totals.contains_key(&feature) {
+            return Ok(Err("feature"));
+        }
+        result.insert(feature, units_of(units)?);
+    }
+    Ok(Ok(result))
+}
+
+fn wrong(field: &str) -> Outcome {
+    let field = field.to_owned();
+    RefusedView::Feature { field }.into()
+}
+
+fn plain(amounts: &BTreeMap<FeatureName, Units>) -> Amounts {
+    amounts
+        .iter()
+        .map(|(feature, units)| (feature.to_string(), units.get()))
+        .collect()
+}
+
+/// What is known of a step: `Ok(None)` where it is new.
+fn replay(
+    books: &Books<'_>,
+    job_id: &str,
+    step: Option<&str>,
+    request: &str,
+) -> Result<Option<Outcome>, Fault> {
+    let Some(step) = step else { return Ok(None) };
+    let Some((ask, answer)) = store::step(&*books.object.sql, job_id, step)? else {
+        return Ok(None);
+    };
+    if ask == request {
+        let told = super::books::read_json(&answer)?;
+        return Ok(Some(Outcome::Told(told)));
+    }
+    Ok(Some(RefusedView::KeyConflict.into()))
+}
+
+fn keep_step(
+    books: &Books<'_>,
+    job_id: &str,
+    step: Option<&str>,
+    request: &str,
+    told: &Told,
+) -> Result<(), Fault> {
+    let Some(step) = step else { return Ok(()) };
+    let answer = write_json(told)?;
+    store::insert_step(&*books.object.sql, job_id, step, request, &answer)
+}
+
+/// A sign of life: the lease begins anew.
+fn renew_lease(books: &mut Books<'_>, job: &mut JobRow) {
+    job.lease_ends_at = books.now.after(job.lease_seconds * 1000);
+    // With a shorter clock step than the lease this is later than what is owed; the sweep looks.
+    books.owe_by(SWEEP, job.lease_ends_at);
+    books.touch();
+}
+
+/// A charge: cut to the hold, counted once under its step, renews the lease.
+pub fn charge(books: &mut Books<'_>, ask: &ChargeAsk) -> Result<Outcome, Fault> {
+    let sql = &*books.object.sql;
+    let Some(mut job) = store::job(sql, &ask.job_id)? else {
+        return Ok(RefusedView::NotFound.into());
+    };
+    let units = match by_feature(&job, &ask.units)? {
+        Ok(units) => units,
+        Err(field) => return Ok(wrong(field)),
+    };
+    let request = write_json(&("charge", plain(&units)))?;
+    if let Some(outcome) = replay(books, &ask.job_id, ask.step.as_deref(), &request)? {
+        return Ok(outcome);
+    }
+    if let Err(why) = rules::running(job.state, job.lease_ends_at, books.now) {
+        return Ok(refused(books, why, None, Look::Fresh, Some(&job))?.into());
+    }
+    let (mut charged, mut uncovered) = (Amounts::new(), Amounts::new());
+    for (feature, units) in &units {
+        let mut row = books.current_row(&mut job, feature)?.clone();
+        let cut = rules::charge(row.hold, *units);
+        row.uncovered = row.uncovered.plus(cut.uncovered).unwrap_or(Units::MAX);
+        books.charge(&job, &mut row, cut.charged)?;
+        store::put_hold(sql, &job.job_id, &row)?;
+        *books.current_row(&mut job, feature)? = row;
+        charged.insert(feature.to_string(), cut.charged.get());
+        uncovered.insert(feature.to_string(), cut.uncovered.get());
+    }
+    let capped = uncovered.values().any(|units| *units > 0);
+    job.capped |= capped;
+    renew_lease(books, &mut job);
+    store::update_job(sql, &job)?;
+    books.tally("counterfoil_charges_total", 1);
+    let (held, used) = view::held_and_used(&job)?;
+    let told = Told::Charged(ChargedView {
+        charged: view::all(&held, &charged),
+        capped,
+        uncovered: view::all(&held, &uncovered),
+        held,
+        used,
+        lease_ends_at_ms: job.lease_ends_at.get(),
+    });
+    keep_step(books, &ask.job_id, ask.step.as_deref(), &request, &told)?;
+    Ok(Outcome::Told(told))
+}
+
+/// More hold under the rules of admission; renews the lease.
+pub fn extend(books: &mut Books<'_>, ask: &ExtendAsk, waited: bool) -> Result<Outcome, Fault> {
+    let sql = &*books.object.sql;
+    let Some(mut job) = store::job(sql, &ask.job_id)? else {
+        return Ok(RefusedView::NotFound.into());
+    };
+    let given = Given::One {
+        feature: ask.feature.clone(),
+        units: ask.units,
+    };
+    let (feature, units) = match by_feature(&job, &given)? {
+        Ok(units) => match units.into_iter().next() {
+            Some(line) => line,
+            None => return Ok(wrong("feature")),
+        },
+        Err(field) => return Ok(wrong(field)),
+    };
+    let request = write_json(&("extend", feature.as_str(), units.get()))?;
+    if let Some(outcome) = replay(books, &ask.job_id, ask.step.as_deref(), &request)? {
+        return Ok(outcome);
+    }
+    let look = look_at(books, waited);
+    if look == Look::Read && job.state == State::Running {
+        return Ok(Outcome::ReadFirst);
+    }
+    let asked = Asked {
+        units,
+        limit: limit_of(books, &feature, look),
+        budget: books.budget(&feature)?,
+    };
+    if let Err(why) = rules::extend(job.state, job.lease_ends_at, books.now, asked) {
+        let line = Some((&feature, &asked));
+        let view = refused(books, why, line, look, Some(&job))?;
+        view::note(books, "extend", &ask.job_id, why, line)?;
+        return Ok(view.into());
+    }
+    books.hold(&feature, units)?;
+    let mut row = books.current_row(&mut job, &feature)?.clone();
+    row.hold.held = sum(row.hold.held, units)?;
+    store::put_hold(sql, &job.job_id, &row)?;
+    *books.current_row(&mut job, &feature)? = row;
+    renew_lease(books, &mut job);
+    store::update_job(sql, &job)?;
+    books.tally("counterfoil_extensions_total{result=\"admitted\"}", 1);
+    let told = Told::Job(view::job(books, &job, look)?);
+    keep_step(books, &ask.job_id, ask.step.as_deref(), &request, &told)?;
+    Ok(Outcome::Told(told))
+}
+
+/// A sign of life.
+pub fn renew(books: &mut Books<'_>, job_id: &str) -> Result<Outcome, Fault> {
+    let sql = &*books.object.sql;
+    let Some(mut job) = store::job(sql, job_id)? else {
+        return Ok(RefusedView::NotFound.into());
+    };
+    if let Err(why) = rules::running(job.state, job.lease_ends_at, books.now) {
+        return Ok(refused(books, why, None, Look::Fresh, Some(&job))?.into());
+    }
+    renew_lease(books, &mut job);
+    store::update_job(sql, &job)?;
+    let lease_ends_at_ms = job.lease_ends_at.get();
+    Ok(Outcome::Told(Told::Renewed { lease_ends_at_ms }))
+}
+
+/// The end of a job, once; again it answers as the first time.
+pub fn settle(books: &mut Books<'_>, ask: &SettleAsk) -> Result<Outcome, Fault> {
+    let sql = &*books.object.sql;
+    let Some(mut job) = store::job(sql, &ask.job_id)? else {
+        return Ok(RefusedView::NotFound.into());
+    };
+    let used = match &ask.used {
+        None => BTreeMap::new(),
+        Some(given) => match by_feature(&job, given)? {
+            Ok(used) => used,
+            Err(_) => return Ok(wrong("used")),
+        },
+    };
+    match job.state {
+        State::Running => settle_now(books, &mut job, &used, ask.outcome.clone())?,
+        State::Expired => keep_late(books, &mut job, &used)?,
+        State::Settled => {}
+    }
+    Ok(Outcome::Told(Told::Settled(view::settled(&job)?)))
+}
+
+fn settle_now(
+    books: &mut Books<'_>,
+    job: &mut JobRow,
+    used: &BTreeMap<FeatureName, Units>,
+    outcome: Option<String>,
+) -> Result<(), Fault> {
+    for (feature, total) in job.totals()? {
+        let used = used.get(&feature).copied();
+        let end = rules::settle(total.hold, used, total.uncovered);
+        let mut row = books.current_row(job, &feature)?.clone();
+        books.charge(job, &mut row, end.more)?;
+        // The settle says how much no budget covers, over all cycles: it stands in one row.
+        row.uncovered = end.uncovered;
+        for old in job.holds.iter_mut().filter(|old| old.feature == feature) {
+            if old.cycle == row.cycle {
+                *old = row.clone();
+                store::put_hold(&*books.object.sql, &job.job_id, old)?;
+            } else if old.uncovered > Units::ZERO {
+                old.uncovered = Units::ZERO;
+                store::put_hold(&*books.object.sql, &job.job_id, old)?;
+            }
+        }
+    }
+    job.outcome = outcome;
+    books.end(job, State::Settled)
+}
+
+/// Use reported after the sweep: it changes no budget and is kept once.
+fn keep_late(
+    books: &Books<'_>,
+    job: &mut JobRow,
+    used: &BTreeMap<FeatureName, Units>,
+) -> Result<(), Fault> {
+    let totals = job.totals()?;
+    if totals.values().any(|total| total.late > Units::ZERO) {
+        return Ok(());
+    }
+    for (feature, total) in totals {
+        let late = rules::late(total.hold, used.get(&feature).copied());
+        let last = job.holds.iter_mut().rfind(|row| row.feature == feature);
+        if let Some(row) = last.filter(|_| late > Units::ZERO) {
+            row.late = late;
+            store::put_hold(&*books.object.sql, &job.job_id, row)?;
+        }
+    }
+    Ok(())
+}
+
+/// To show what is left, an old limit is better than none; nothing is admitted by it.
+fn for_reading(books: &Books<'_>) -> Look {
+    match look_at(books, false) {
+        Look::Read if books.limits.read_at.is_some() => Look::Stale,
+        look => look,
+    }
+}
+
+/// One job.
+pub fn get(books: &mut Books<'_>, job_id: &str) -> Result<Outcome, Fault> {
+    let look = for_reading(books);
+    match store::job(&*books.object.sql, job_id)? {
+        None => Ok(RefusedView::NotFound.into()),
+        Some(job) => Ok(Outcome::Told(Told::Job(view::job(books, &job, look)?))),
+    }
+}
+
+/// A page of jobs, newest first.
+pub fn list(books: &mut Books<'_>, ask: &ListAsk) -> Result<Outcome, Fault> {
+    let look = for_reading(books);
+    let limit = ask.limit.clamp(1, crate::limits::LIST_ROWS_MAX);
+    let mut jobs = store::jobs(
+        &*books.object.sql,
+        ask.state.as_deref(),
+        ask.feature.as_deref(),
+        limit + 1,
+        ask.after.as_deref(),
+    )?;
+    let page = usize::try_from(limit).unwrap_or(1);
+    let more = jobs.len() > page;
+    jobs.truncate(page);
+    let next = jobs.last().filter(|_| more).map(|job| job.job_id.to_string());
+    let items = jobs
+        .iter()
+        .map(|job| view::job(books, job, look))
+        .collect::<Result<_, _>>()?;
+    Ok(Outcome::Told(Told::Jobs { items, next }))
+}
+
+/// The budgets of these features in the current cycle.
+pub fn budgets(
+    books: &mut Books<'_>,
+    features: &[String],
+    waited: bool,
+) -> Result<Outcome, Fault> {
+    let look = look_at(books, waited);
+    if look == Look::Read {
+        return Ok(Outcome::ReadFirst);
+    }
+    let mut views = Vec::with_capacity(features.len());
+    for name in features {
+        let feature = feature_of(name)?;
+        let limit = limit_of(books, &feature, look);
+        let budget = books.budget(&feature)?;
+        let cycle = books.cycle.name.to_string();
+        let number = limit.number();
+        views.push(BudgetView {
+            feature: name.clone(),
+            running: store::running_count(&*books.object.sql, name, &cycle)?,
+            cycle,
+            limit: number.map(Units::get),
+            limit_state: state_name(limit, look).to_owned(),
+            used: budget.used.get(),
+            held: budget.held.get(),
+            remaining: number.map(|top| budget.remaining(top).get()),
+        });
+    }
+    Ok(Outcome::Told(Told::Budgets(views)))
+}
+
+/// Estimates against cost.
+pub fn estimates(
+    books: &Books<'_>,
+    feature: &str,
+    cycle: Option<&str>,
+) -> Result<Outcome, Fault> {
+    let cycle = cycle.unwrap_or_else(|| books.cycle.name.as_str());
+    let view = store::estimates(&*books.object.sql, feature, cycle)?;
+    Ok(Outcome::Told(Told::Estimates(view)))
+}
+
+/// When the running job's next sign of life is due at the latest, of all of them.
+pub fn next_lease(books: &Books<'_>) -> Result<Option<Millis>, Fault> {
+    store::next_lease(&*books.object.sql)
+}
+
+/// Whether a refusal is one that people look at.
+pub const fn is_shown(why: Refused) -> bool {
+    match why {
+        Refused::LimitUnknown
+        | Refused::NotInPlan
+        | Refused::RateLimited
+        | Refused::OverLimit { .. } => true,
+        Refused::KeyConflict | Refused::JobOver(_) => false,
+    }
+}
