@@ -250,12 +250,7 @@ impl<'a> Books<'a> {
     }
 
     /// Takes a charge of a running job's row in the current cycle.
-    pub fn charge(
-        &mut self,
-        job: &JobRow,
-        row: &mut HoldRow,
-        units: Units,
-    ) -> Result<(), Fault> {
+    pub fn charge(&mut self, job: &JobRow, row: &mut HoldRow, units: Units) -> Result<(), Fault> {
         row.hold.charged = sum(row.hold.charged, units)?;
         if units > Units::ZERO {
             store::add_unbooked(&*self.object.sql, &job.job_id, row, units, self.now)?;
@@ -474,9 +469,7 @@ fn account_of(row: &Row) -> Result<AccountRow, Fault> {
     };
     Ok(AccountRow {
         account_id: row.id("account_id", AccountId::new)?,
-        customer_id: row
-            .opt_text("customer_id")?
-            .and_then(CustomerId::new),
+        customer_id: row.opt_text("customer_id")?.and_then(CustomerId::new),
         anchors: anchors.into_iter().map(AnchorWire::anchor).collect(),
         cycle,
         cycle_stored: row.text("cycle_stored")?.to_owned(),

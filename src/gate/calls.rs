@@ -143,7 +143,10 @@ fn feature_of(name: &str) -> Result<FeatureName, Fault> {
 }
 
 /// The amounts by feature, of features that the job has; else the field that is wrong.
-fn by_feature(job: &JobRow, given: &Given) -> Result<Result<BTreeMap<FeatureName, Units>, &'static str>, Fault> {
+fn by_feature(
+    job: &JobRow,
+    given: &Given,
+) -> Result<Result<BTreeMap<FeatureName, Units>, &'static str>, Fault> {
     let totals = job.totals()?;
     let amounts: Amounts = match given {
         Given::Each(amounts) => amounts.clone(),
@@ -427,7 +430,10 @@ pub fn list(books: &mut Books<'_>, ask: &ListAsk) -> Result<Outcome, Fault> {
     let page = usize::try_from(limit).unwrap_or(1);
     let more = jobs.len() > page;
     jobs.truncate(page);
-    let next = jobs.last().filter(|_| more).map(|job| job.job_id.to_string());
+    let next = jobs
+        .last()
+        .filter(|_| more)
+        .map(|job| job.job_id.to_string());
     let items = jobs
         .iter()
         .map(|job| view::job(books, job, look))
@@ -436,11 +442,7 @@ pub fn list(books: &mut Books<'_>, ask: &ListAsk) -> Result<Outcome, Fault> {
 }
 
 /// The budgets of these features in the current cycle.
-pub fn budgets(
-    books: &mut Books<'_>,
-    features: &[String],
-    waited: bool,
-) -> Result<Outcome, Fault> {
+pub fn budgets(books: &mut Books<'_>, features: &[String], waited: bool) -> Result<Outcome, Fault> {
     let look = look_at(books, waited);
     if look == Look::Read {
         return Ok(Outcome::ReadFirst);
@@ -467,11 +469,7 @@ pub fn budgets(
 }
 
 /// Estimates against cost.
-pub fn estimates(
-    books: &Books<'_>,
-    feature: &str,
-    cycle: Option<&str>,
-) -> Result<Outcome, Fault> {
+pub fn estimates(books: &Books<'_>, feature: &str, cycle: Option<&str>) -> Result<Outcome, Fault> {
     let cycle = cycle.unwrap_or_else(|| books.cycle.name.as_str());
     let view = store::estimates(&*books.object.sql, feature, cycle)?;
     Ok(Outcome::Told(Told::Estimates(view)))

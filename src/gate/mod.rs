@@ -46,6 +46,5 @@ pub async fn tell(world: &World, account_id: &AccountId, ask: Ask) -> Result<Tol
 async fn send(world: &World, account_id: &AccountId, ask: &AccountAsk) -> Result<Told, Fault> {
     let name = ObjectName::Account(account_id.clone());
     let answer = world.objects.ask(name, ask.to_json()?).await?;
-    serde_json::from_str(&answer)
-        .map_err(|e| Fault::unreadable("read the answer of an account", e))
+    serde_json::from_str(&answer).map_err(|e| Fault::unreadable("read the answer of an account", e))
 }

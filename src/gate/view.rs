@@ -7,9 +7,7 @@ use super::calls::{is_shown, next_lease};
 use super::limit::limit_of;
 use super::rules::{self, Asked, Look, Reason, Refused};
 use super::store::JobRow;
-use super::wire::{
-    Amounts, HoldView, JobView, RefusalView, RefusedView, SettledView,
-};
+use super::wire::{Amounts, HoldView, JobView, RefusalView, RefusedView, SettledView};
 use crate::fault::Fault;
 use crate::limits::NO_CUSTOMER_RETRY_SECONDS;
 use crate::units::{FeatureName, Millis, Units};
