@@ -8,5 +8,6 @@
 )]
 #![allow(missing_docs)]
 
+mod auth;
 mod links;
 mod tidy;
