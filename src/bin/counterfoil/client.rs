@@ -86,6 +86,14 @@ impl Client {
         accepted("POST", path, answered)
     }
 
+    /// A visit of a short link by that browser: the status, if an answer came.
+    pub async fn visit(&self, path: &str, user_agent: &str) -> Option<u16> {
+        let request = self.http.get(format!("{}{path}", self.base));
+        let agent = reqwest::header::USER_AGENT;
+        let response = request.header(agent, user_agent).send().await.ok()?;
+        Some(response.status().as_u16())
+    }
+
     /// One job of the crons, again and again until it says that nothing is left; its summaries.
     pub async fn run_job(&self, job: &str, body: &Value) -> Result<Vec<Value>, Failed> {
         let mut summaries = Vec::new();

@@ -6,6 +6,7 @@
 
 mod client;
 mod export_ledger;
+mod load_clicks;
 mod reconcile;
 mod table;
 
@@ -44,11 +45,20 @@ struct Server {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Put load on a running Counterfoil and check its figures.
+    #[command(subcommand)]
+    Load(Load),
     /// Compare the ledger with the provider's meters now, and repair what differs.
     Reconcile(reconcile::Reconcile),
     /// Print what is stored, as CSV.
     #[command(subcommand)]
     Export(Export),
+}
+
+#[derive(Debug, Subcommand)]
+enum Load {
+    /// Send clicks to a link, then compare sent, recorded, ledger and meter.
+    Clicks(load_clicks::LoadClicks),
 }
 
 #[derive(Debug, Subcommand)]
@@ -69,6 +79,7 @@ pub enum Outcome {
 async fn run(cli: &Cli) -> Result<Outcome, Failed> {
     let client = Client::new(&cli.server.url, &cli.server.token)?;
     match &cli.command {
+        Command::Load(Load::Clicks(command)) => command.run(&client).await,
         Command::Reconcile(command) => command.run(&client).await,
         Command::Export(Export::Ledger(command)) => command.run(&client).await,
     }

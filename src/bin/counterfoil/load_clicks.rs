@@ -1,0 +1,340 @@
+//! `counterfoil load clicks`: many visitors at once, then proof that none was lost.
+//!
+//! Every visitor has a browser's user agent of its own and follows no redirect. Afterwards the
+//! reporter and the reconciler run, and sent, redirected, recorded, ledger and meter are compared.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::client::{Client, Failed, escaped};
+use crate::{Outcome, table};
+
+/// Send clicks to a link, then compare sent, recorded, ledger and meter.
+#[derive(Debug, Args)]
+pub struct LoadClicks {
+    /// The link's code.
+    code: String,
+    /// How many clicks.
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
+    clicks: u64,
+    /// How many at a time.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    concurrency: u64,
+    /// All clicks come from one visitor (shows the double-click rule).
+    #[arg(long)]
+    same_visitor: bool,
+    /// The account of the link; looked for where it is left out.
+    #[arg(long)]
+    account: Option<String>,
+}
+
+/// What a click was answered, as far as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Answered {
+    /// 302.
+    Redirected,
+    /// Another status.
+    Other(u16),
+    /// No answer came; with how many clicks on their way at that moment.
+    Broken { in_flight: u64 },
+}
+
+/// What the ledger has of the link in the current cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Figures {
+    gross: i64,
+    net: i64,
+}
+
+/// Clicks are written after their answer; within this the last one must be in the ledger.
+const RECORDED_WITHIN: Duration = Duration::from_mins(1);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+impl LoadClicks {
+    /// Sends, waits, reports, reconciles, compares.
+    pub async fn run(&self, client: &Client) -> Result<Outcome, Failed> {
+        let account = match &self.account {
+            Some(account) => account.clone(),
+            None => account_of(client, &self.code).await?,
+        };
+        let before = self.figures(client, &account).await?;
+        let begin = Instant::now();
+        let (answers, mut latencies) = self.send(client).await?;
+        let took = begin.elapsed();
+        let redirected = count(&answers, |answer| *answer == Answered::Redirected);
+        let now = self.wait(client, &account, before, redirected).await?;
+        let recorded = now.gross - before.gross;
+        client.run_job("reporter", &json!({})).await?;
+        let body = json!({"account": account});
+        client.run_job("reconciler", &body).await?;
+        let (ledger, meter) = totals(client, &account).await?;
+        latencies.sort_unstable();
+        table::print(&[
+            ("sent", self.clicks.to_string()),
+            ("redirected", redirected.to_string()),
+            ("recorded", recorded.to_string()),
+            ("gross", now.gross.to_string()),
+            ("net", now.net.to_string()),
+            ("ledger", ledger.to_string()),
+            (
+                "meter",
+                meter.map_or("none".to_owned(), |total| total.to_string()),
+            ),
+            ("rate", format!("{}/s", rate(self.clicks, took))),
+            ("p50", milliseconds(percentile(&latencies, 50))),
+            ("p95", milliseconds(percentile(&latencies, 95))),
+            ("p99", milliseconds(percentile(&latencies, 99))),
+        ]);
+        let right = self.judge(&answers, redirected, recorded, (ledger, meter));
+        Ok(if right {
+            Outcome::Right
+        } else {
+            Outcome::Differs
+        })
+    }
+
+    /// Sends all clicks; what each was answered, and the microseconds that the answers took.
+    async fn send(&self, client: &Client) -> Result<(Vec<Answered>, Vec<u64>), Failed> {
+        let bar = progress(self.clicks);
+        let next = Arc::new(AtomicU64::new(0));
+        let in_flight = Arc::new(AtomicU64::new(0));
+        let mut workers = tokio::task::JoinSet::new();
+        for _ in 0..self.concurrency.min(self.clicks) {
+            let (next, in_flight) = (Arc::clone(&next), Arc::clone(&in_flight));
+            let (client, bar) = (client.clone(), bar.clone());
+            let (path, clicks) = (format!("/{}", escaped(&self.code)), self.clicks);
+            let same = self.same_visitor;
+            workers.spawn(async move {
+                let mut done = Vec::new();
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= clicks {
+                        return done;
+                    }
+                    in_flight.fetch_add(1, Ordering::Relaxed);
+                    let begin = Instant::now();
+                    let agent = user_agent(if same { 0 } else { number });
+                    let status = client.visit(&path, &agent).await;
+                    let micros = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+                    let others = in_flight.fetch_sub(1, Ordering::Relaxed);
+                    let answer = match status {
+                        Some(302) => Answered::Redirected,
+                        Some(status) => Answered::Other(status),
+                        None => Answered::Broken { in_flight: others },
+                    };
+                    done.push((answer, micros));
+                    bar.inc(1);
+                }
+            });
+        }
+        let (mut answers, mut latencies) = (Vec::new(), Vec::new());
+        while let Some(done) = workers.join_next().await {
+            let done = done.map_err(|e| Failed(format!("a visitor failed: {e}")))?;
+            for (answer, micros) in done {
+                answers.push(answer);
+                latencies.push(micros);
+            }
+        }
+        bar.finish_and_clear();
+        Ok((answers, latencies))
+    }
+
+    /// Waits until every redirect is in the ledger, or no longer.
+    async fn wait(
+        &self,
+        client: &Client,
+        account: &str,
+        before: Figures,
+        redirected: u64,
+    ) -> Result<Figures, Failed> {
+        let bar = ProgressBar::new_spinner().with_message("waiting for the ledger");
+        let expected = i64::try_from(redirected).unwrap_or(i64::MAX);
+        let begin = Instant::now();
+        loop {
+            let now = self.figures(client, account).await?;
+            if now.gross - before.gross >= expected || begin.elapsed() > RECORDED_WITHIN {
+                bar.finish_and_clear();
+                return Ok(now);
+            }
+            bar.tick();
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// What the ledger has of this link in the current cycle.
+    async fn figures(&self, client: &Client, account: &str) -> Result<Figures, Failed> {
+        let (account, code) = (escaped(account), escaped(&self.code.to_lowercase()));
+        let path = format!("/v1/usage?feature=clicks&account={account}&code={code}");
+        let usage = client.get(&path).await?;
+        let number = |name: &str| usage.get(name).and_then(Value::as_i64);
+        match (number("gross"), number("total")) {
+            (Some(gross), Some(net)) => Ok(Figures { gross, net }),
+            _ => Err(Failed("the usage has no gross and total".to_owned())),
+        }
+    }
+
+    /// Says what differs; whether nothing does.
+    fn judge(
+        &self,
+        answers: &[Answered],
+        redirected: u64,
+        recorded: i64,
+        (ledger, meter): (i64, Option<i64>),
+    ) -> bool {
+        let mut right = redirected == self.clicks;
+        let mut statuses: BTreeMap<u16, u64> = BTreeMap::new();
+        let mut most_in_flight = 0;
+        for answer in answers {
+            match answer {
+                Answered::Redirected => {}
+                Answered::Other(status) => *statuses.entry(*status).or_default() += 1,
+                Answered::Broken { in_flight } => most_in_flight = most_in_flight.max(*in_flight),
+            }
+        }
+        for (status, times) in statuses {
+            println!("{times} clicks were answered {status}");
+        }
+        let broken = count(answers, |answer| matches!(answer, Answered::Broken { .. }));
+        if broken > 0 {
+            println!(
+                "{broken} clicks had no answer, with up to {most_in_flight} on their way: those \
+                 may be recorded or not"
+            );
+        }
+        // A click whose answer was lost may have been recorded: what was recorded then lies between.
+        let recorded = u64::try_from(recorded).unwrap_or(0);
+        if recorded < redirected || recorded > redirected + broken {
+            println!("recorded differs from redirected: {recorded} and {redirected}");
+            right = false;
+        }
+        if meter.is_some_and(|total| total != ledger) || (meter.is_none() && ledger != 0) {
+            println!("ledger and meter differ");
+            right = false;
+        }
+        right
+    }
+}
+
+/// The account that has the link, among all accounts.
+async fn account_of(client: &Client, code: &str) -> Result<String, Failed> {
+    let code = escaped(code);
+    let mut after = String::new();
+    loop {
+        let page = client
+            .get(&format!("/v1/accounts?limit=500{after}"))
+            .await?;
+        let items = page.get("items").and_then(Value::as_array);
+        for item in items.into_iter().flatten() {
+            let Some(id) = item.get("id").and_then(Value::as_str) else {
+                continue;
+            };
+            let path = format!("/v1/links/{code}?account={}", escaped(id));
+            let answered = client.ask(reqwest::Method::GET, &path, None).await?;
+            if answered.status == 200 {
+                return Ok(id.to_owned());
+            }
+        }
+        match page.get("next").and_then(Value::as_str) {
+            Some(next) => after = format!("&after={}", escaped(next)),
+            None => return Err(Failed(format!("no account has the link {code}"))),
+        }
+    }
+}
+
+/// The ledger's total of the account's clicks in its newest cycle, and what the cycle's meters
+/// hold together; none where no meter was read.
+async fn totals(client: &Client, account: &str) -> Result<(i64, Option<i64>), Failed> {
+    let page = client
+        .get(&format!(
+            "/v1/meters?limit=500&account={}",
+            escaped(account)
+        ))
+        .await?;
+    let items = page.get("items").and_then(Value::as_array);
+    let clicks = items.into_iter().flatten();
+    let clicks: Vec<&Value> = clicks
+        .filter(|meter| text(meter, "feature") == "clicks")
+        .collect();
+    let newest = clicks.iter().map(|meter| text(meter, "cycle")).max();
+    let in_cycle = |meter: &&&Value| Some(text(meter, "cycle")) == newest;
+    let number = |meter: &Value, name: &str| meter.get(name).and_then(Value::as_i64);
+    let mut in_newest = clicks.iter().filter(in_cycle).peekable();
+    let ledger = in_newest.peek().and_then(|meter| number(meter, "ledger"));
+    let held: Vec<i64> = in_newest
+        .filter_map(|meter| number(meter, "provider"))
+        .collect();
+    let meter = (!held.is_empty()).then(|| held.iter().sum());
+    Ok((ledger.unwrap_or(0), meter))
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn count(answers: &[Answered], which: impl Fn(&Answered) -> bool) -> u64 {
+    answers.iter().filter(|answer| which(answer)).count() as u64
+}
+
+/// A browser of its own for each visitor: the versions spell the number.
+fn user_agent(number: u64) -> String {
+    let (build, patch) = (number / 1000, number % 1000);
+    format!(
+        "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) \
+         Chrome/149.0.{build}.{patch} Safari/537.36"
+    )
+}
+
+fn progress(clicks: u64) -> ProgressBar {
+    let bar = ProgressBar::new(clicks);
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} clicks, {per_sec}, {eta} left");
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn rate(clicks: u64, took: Duration) -> u128 {
+    u128::from(clicks) * 1_000_000 / took.as_micros().max(1)
+}
+
+/// The value that `percent` of all lie at or below; the list is sorted.
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1) - 1;
+    sorted.get(rank).copied().unwrap_or(0)
+}
+
+fn milliseconds(micros: u64) -> String {
+    format!("{}.{} ms", micros / 1000, micros % 1000 / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use counterfoil::links::crawlers::judge;
+
+    #[test]
+    fn every_visitor_is_a_person_with_a_browser_of_its_own() {
+        let agents: Vec<String> = (0..5000).map(user_agent).collect();
+        assert!(agents.iter().all(|agent| judge(Some(agent)).is_none()));
+        let mut unique = agents.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), agents.len());
+    }
+
+    #[test]
+    fn a_percentile_is_a_value_that_was_seen() {
+        let sorted: Vec<u64> = (1..=100).collect();
+        assert_eq!(percentile(&sorted, 50), 50);
+        assert_eq!(percentile(&sorted, 99), 99);
+        assert_eq!(percentile(&[7], 99), 7);
+        assert_eq!(percentile(&[], 50), 0);
+    }
+}
