@@ -13,6 +13,7 @@
 pub mod batch;
 pub mod entry;
 pub mod feed;
+pub mod meter_rules;
 pub mod outbox;
 pub mod review;
 pub mod rules;
