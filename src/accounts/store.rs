@@ -41,6 +41,20 @@ pub async fn list(db: &dyn Db, after: &str, rows: i64) -> Result<Vec<Account>, F
          order by a.account_id, n.number"
     );
     let rows = db.query(Statement::new(sql, params![after, rows])).await?;
+    each_of(&rows)
+}
+
+/// The accounts of a JSON list of ids, for [`each_of`].
+pub fn all_of(ids: &str) -> Statement {
+    let sql = format!(
+        "{LOAD} where a.account_id in (select value from json_each(?1)) \
+         order by a.account_id, n.number"
+    );
+    Statement::new(sql, params![ids])
+}
+
+/// The accounts in rows that are in the order of their ids and anchors.
+pub fn each_of(rows: &[Row]) -> Result<Vec<Account>, Fault> {
     let mut accounts = Vec::new();
     for one in rows.chunk_by(|a, b| a.0.get("account_id") == b.0.get("account_id")) {
         accounts.extend(of_rows(one)?);

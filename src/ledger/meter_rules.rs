@@ -327,12 +327,6 @@ pub enum CarryRefused {
     Nothing,
 }
 
-/// Not before which moment anything may be sent after a 429.
-pub fn not_before(now: Millis, wait_ms: i64, stored: Option<Millis>) -> Millis {
-    let until = now.after(wait_ms.max(1000));
-    stored.map_or(until, |stored| stored.max(until))
-}
-
 /// Whether LEDGER_0 was put back to an earlier state: a run writes its number there first.
 pub const fn was_restored(in_ledger: i64, in_control: i64) -> bool {
     in_ledger < in_control
@@ -567,16 +561,5 @@ mod tests {
             Some(at("2026-11-10T12:10:00Z"))
         );
         assert_eq!(moved_end(&cycle(), Period::default(), now), None);
-    }
-
-    #[test]
-    fn a_later_429_never_shortens_the_wait() {
-        let now = at("2026-11-10T12:00:00Z");
-        assert_eq!(not_before(now, 2000, None), now.after(2000));
-        assert_eq!(not_before(now, 0, None), now.after(1000));
-        assert_eq!(
-            not_before(now, 2000, Some(now.after(30_000))),
-            now.after(30_000)
-        );
     }
 }

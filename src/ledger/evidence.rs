@@ -1,0 +1,135 @@
+//! Evidence: one row for each comparison that says something new.
+//!
+//! A run that found drift in an open cycle always adds its row. Otherwise none is added where
+//! verdict and numbers equal the latest row's, or where it is a match at that row's read-back: the
+//! repair already said so.
+
+use serde_json::{Value as Json, json};
+
+use super::meter_rules::{Cause, Facts, Verdict};
+use super::meter_store::Pair;
+use crate::fault::Fault;
+use crate::moment;
+use crate::params;
+use crate::ports::{Db, Row, Statement};
+use crate::units::{AccountId, CycleName, Delta, FeatureName, Millis, Units};
+
+/// One comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// Minted (`evd_`), so that rows sort by time.
+    pub evidence_id: String,
+    /// Of what.
+    pub pair: Pair,
+    /// The current meter's agreement, where there is one.
+    pub agreement_id: Option<String>,
+    /// The numbers.
+    pub facts: Facts,
+    /// The counter as it was found.
+    pub counters: Delta,
+    /// What they say.
+    pub verdict: Verdict,
+    /// Why.
+    pub cause: Option<Cause>,
+    /// What was written.
+    pub repaired_to: Option<Units>,
+    /// What was read back.
+    pub read_back: Option<Delta>,
+    /// When.
+    pub at: Millis,
+}
+
+const LATEST: &str = "(select * from evidence where account_id = ?2 and feature = ?3 \
+    and cycle = ?4 order by evidence_id desc limit 1)";
+
+impl Evidence {
+    /// Adds the row, if it says something new.
+    pub fn add(&self) -> Statement {
+        let always = self.verdict.is_drift() && !self.facts.closed;
+        let provider = self.facts.provider;
+        let sql = format!(
+            "insert into evidence (evidence_id, account_id, feature, cycle, agreement_id, \
+             ledger, counters, base, sent, provider, verdict, cause, repaired_to, read_back, \
+             at_ms) \
+             select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 \
+             where ?16 = 1 or not exists (select 1 from {LATEST} l \
+             where (l.verdict = ?11 and l.ledger = ?6 and l.counters = ?7 and l.base = ?8 \
+                 and l.sent is ?9 and l.provider is ?10 and l.agreement_id is ?5) \
+             or (?11 = 'match' and l.read_back = ?10 and l.ledger = ?6 and l.base = ?8))"
+        );
+        Statement::new(
+            sql,
+            params![
+                self.evidence_id.as_str(),
+                self.pair.account_id.as_str(),
+                self.pair.feature.as_str(),
+                self.pair.cycle.as_str(),
+                self.agreement_id.as_deref(),
+                self.facts.ledger,
+                self.counters,
+                self.facts.base,
+                self.facts.sent,
+                provider,
+                self.verdict.name(),
+                self.cause.map(Cause::name),
+                self.repaired_to,
+                self.read_back,
+                self.at,
+                i64::from(always)
+            ],
+        )
+    }
+}
+
+/// Which rows a list shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only this account's.
+    pub account: Option<AccountId>,
+    /// Only of this feature.
+    pub feature: Option<FeatureName>,
+    /// Only of this cycle.
+    pub cycle: Option<CycleName>,
+}
+
+/// Newest first, from before the row `before`.
+pub async fn list(
+    ledger: &dyn Db,
+    filter: &Filter,
+    before: Option<&str>,
+    rows: i64,
+) -> Result<Vec<Row>, Fault> {
+    let sql = "select * from evidence where (?1 is null or account_id = ?1) \
+        and (?2 is null or feature = ?2) and (?3 is null or cycle = ?3) \
+        and (?4 is null or evidence_id < ?4) \
+        order by evidence_id desc limit cast(?5 as integer)";
+    let params = params![
+        filter.account.as_ref().map(AccountId::as_str),
+        filter.feature.as_ref().map(FeatureName::as_str),
+        filter.cycle.as_ref().map(CycleName::as_str),
+        before,
+        rows
+    ];
+    ledger.query(Statement::new(sql, params)).await
+}
+
+/// A row as it is answered.
+pub fn view(row: &Row) -> Result<Json, Fault> {
+    Ok(json!({
+        "id": row.text("evidence_id")?,
+        "account": row.text("account_id")?,
+        "feature": row.text("feature")?,
+        "cycle": row.text("cycle")?,
+        "agreement_id": row.opt_text("agreement_id")?,
+        "ledger": row.int("ledger")?,
+        "counters": row.int("counters")?,
+        "base": row.int("base")?,
+        "sent": row.opt_int("sent")?,
+        "provider": row.opt_int("provider")?,
+        "verdict": row.text("verdict")?,
+        "cause": row.opt_text("cause")?,
+        "repaired_to": row.opt_int("repaired_to")?,
+        "read_back": row.opt_int("read_back")?,
+        "at": moment::format(row.millis("at_ms")?),
+    }))
+}

@@ -1,0 +1,413 @@
+//! Meters in LEDGER_0: rows and the statements of the one writing function.
+//!
+//! Whoever writes a meter holds its token; every statement after the claim names it, so that a
+//! sender whose lease has lapsed changes nothing. A token that was never given back is a write
+//! whose outcome nobody knows: the next claim notes it as `in_doubt`.
+
+use super::meter_rules::{Outcome, SEND_LEASE_MS};
+use crate::fault::Fault;
+use crate::params;
+use crate::ports::{Db, Row, Statement, Value};
+use crate::units::{AccountId, CycleName, Delta, FeatureName, Millis, Units};
+
+/// One account's feature in one cycle: what a counter and its meters are about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pair {
+    /// Whose.
+    pub account_id: AccountId,
+    /// Of what.
+    pub feature: FeatureName,
+    /// When.
+    pub cycle: CycleName,
+}
+
+impl Pair {
+    /// From a row with `account_id`, `feature` and `cycle`.
+    pub fn of_row(row: &Row) -> Result<Self, Fault> {
+        Ok(Self {
+            account_id: row.id("account_id", AccountId::new)?,
+            feature: row.id("feature", FeatureName::new)?,
+            cycle: row.id("cycle", CycleName::new)?,
+        })
+    }
+
+    fn params(&self, number: i64, more: Vec<Value>) -> Vec<Value> {
+        let mut all = params![
+            self.account_id.as_str(),
+            self.feature.as_str(),
+            self.cycle.as_str(),
+            number
+        ];
+        all.extend(more);
+        all
+    }
+}
+
+/// A meter's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meter {
+    /// Its number in the cycle; the greatest is the current one.
+    pub number: i64,
+    /// The provider's agreement.
+    pub agreement_id: String,
+    /// The start of the provider's period, where it tells.
+    pub period_start: Option<Millis>,
+    /// What the cycle's earlier meters hold; absent until it is fixed.
+    pub base: Option<Delta>,
+    /// The counter's version that was last confirmed; −1 where none was.
+    pub reported: i64,
+    /// The last total that the provider confirmed.
+    pub sent: Option<Delta>,
+    /// What it is known to hold.
+    pub held: Option<Delta>,
+    /// The last total read.
+    pub provider: Option<Delta>,
+    /// When.
+    pub read_at: Option<Millis>,
+    /// Whether a write's outcome is unknown.
+    pub in_doubt: bool,
+    /// Whether somebody may be writing it now, or never gave its token back.
+    pub is_claimed: bool,
+    /// Until when.
+    pub lease_until: Millis,
+    /// How often it was claimed.
+    pub claims: i64,
+    /// Whether a person let our total replace somebody else's.
+    pub foreign_accepted: bool,
+    /// The item that must be closed before anything is written.
+    pub review_id: Option<String>,
+    /// When it was last tried.
+    pub last_at: Option<Millis>,
+    /// How that ended.
+    pub last_outcome: Option<Outcome>,
+}
+
+/// The columns of a meter `m` that [`Meter::of_row`] reads, each under a name of its own.
+pub const METER_COLUMNS: &str = "m.number as m_number, m.agreement_id as m_agreement_id, \
+    m.period_start_ms as m_period_start_ms, m.base as m_base, m.reported as m_reported, \
+    m.sent as m_sent, m.held as m_held, m.provider as m_provider, m.read_at_ms as m_read_at_ms, \
+    m.in_doubt as m_in_doubt, m.token is not null as m_is_claimed, \
+    m.lease_until_ms as m_lease_until_ms, m.claims as m_claims, \
+    m.foreign_accepted as m_foreign_accepted, m.review_id as m_review_id, \
+    m.last_at_ms as m_last_at_ms, m.last_outcome as m_last_outcome";
+
+/// Joins the current meter `m` of a table with the columns of a [`Pair`] under the alias `p`.
+pub const CURRENT_METER: &str = "left join meter m on m.account_id = p.account_id \
+    and m.feature = p.feature and m.cycle = p.cycle and m.number = (select max(l.number) \
+    from meter l where l.account_id = p.account_id and l.feature = p.feature \
+    and l.cycle = p.cycle)";
+
+impl Meter {
+    /// `None` where the join found no meter.
+    pub fn of_row(row: &Row) -> Result<Option<Self>, Fault> {
+        let Some(number) = row.opt_int("m_number")? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            number,
+            agreement_id: row.text("m_agreement_id")?.to_owned(),
+            period_start: row.opt_millis("m_period_start_ms")?,
+            base: opt_delta(row, "m_base")?,
+            reported: row.int("m_reported")?,
+            sent: opt_delta(row, "m_sent")?,
+            held: opt_delta(row, "m_held")?,
+            provider: opt_delta(row, "m_provider")?,
+            read_at: row.opt_millis("m_read_at_ms")?,
+            in_doubt: row.int("m_in_doubt")? != 0,
+            is_claimed: row.int("m_is_claimed")? != 0,
+            lease_until: row.millis("m_lease_until_ms")?,
+            claims: row.int("m_claims")?,
+            foreign_accepted: row.int("m_foreign_accepted")? != 0,
+            review_id: row.opt_text("m_review_id")?.map(str::to_owned),
+            last_at: row.opt_millis("m_last_at_ms")?,
+            last_outcome: row.opt_text("m_last_outcome")?.and_then(Outcome::parse),
+        }))
+    }
+
+    /// Whether what it holds is uncertain.
+    pub const fn is_doubtful(&self) -> bool {
+        self.in_doubt || self.is_claimed
+    }
+}
+
+/// A change in a column that may be null.
+pub fn opt_delta(row: &Row, name: &str) -> Result<Option<Delta>, Fault> {
+    match row.opt_int(name)? {
+        None => Ok(None),
+        Some(_) => row.delta(name).map(Some),
+    }
+}
+
+/// All meters of a cycle's feature, in their order.
+pub async fn meters_of(ledger: &dyn Db, pair: &Pair) -> Result<Vec<Meter>, Fault> {
+    let sql = format!(
+        "select {METER_COLUMNS} from meter m where m.account_id = ?1 and m.feature = ?2 \
+         and m.cycle = ?3 order by m.number"
+    );
+    let params = params![
+        pair.account_id.as_str(),
+        pair.feature.as_str(),
+        pair.cycle.as_str()
+    ];
+    let rows = ledger.query(Statement::new(sql, params)).await?;
+    let meters: Result<Vec<_>, _> = rows.iter().map(Meter::of_row).collect();
+    Ok(meters?.into_iter().flatten().collect())
+}
+
+/// What is under the claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Every statement that follows names it.
+    pub token: String,
+    /// The lease's end.
+    pub until: Millis,
+    /// The meter as it now stands.
+    pub agreement_id: String,
+    /// See [`Meter::base`].
+    pub base: Option<Delta>,
+    /// See [`Meter::sent`].
+    pub sent: Option<Delta>,
+    /// Including a token that was never given back.
+    pub in_doubt: bool,
+    /// See [`Meter::foreign_accepted`].
+    pub foreign_accepted: bool,
+    /// See [`Meter::reported`].
+    pub reported: i64,
+    /// See [`Meter::last_outcome`].
+    pub last_outcome: Option<Outcome>,
+    /// The counter's version, read together with its total.
+    pub version: i64,
+    /// The cycle's total.
+    pub total: Delta,
+}
+
+/// Makes the meter of that number, and an empty counter where the ledger has no entry. The first
+/// one of a cycle has the base zero; a later one's is fixed before its first write.
+pub fn create(pair: &Pair, number: i64, agreement: &str, start: Option<Millis>) -> Vec<Statement> {
+    let base = if number == 1 { Some(0) } else { None };
+    let meter = Statement::new(
+        "insert into meter (account_id, feature, cycle, number, agreement_id, period_start_ms, \
+         base) values (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict do nothing",
+        pair.params(number, params![agreement, start, base]),
+    );
+    let counter = Statement::new(
+        "insert into counter (account_id, feature, cycle, total, version, changed_at_ms) \
+         values (?1, ?2, ?3, 0, 0, 0) on conflict do nothing",
+        params![
+            pair.account_id.as_str(),
+            pair.feature.as_str(),
+            pair.cycle.as_str()
+        ],
+    );
+    vec![counter, meter]
+}
+
+/// The conditional update by which one sender gets the meter, with version and total as they are
+/// in the same moment. Nobody gets it while another lease runs, an item must be closed first, a
+/// later meter exists, a 429 is being waited for, or the ledger lies behind the run `run`.
+pub fn claim(pair: &Pair, number: i64, token: &str, now: Millis, run: i64) -> Statement {
+    Statement::new(
+        "update meter set token = ?5, lease_until_ms = ?6, claims = claims + 1, \
+         in_doubt = case when token is not null then 1 else in_doubt end \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 \
+         and (token is null or lease_until_ms <= ?7) and review_id is null \
+         and not exists (select 1 from meter l where l.account_id = ?1 and l.feature = ?2 \
+           and l.cycle = ?3 and l.number > ?4) \
+         and exists (select 1 from meter_run r where r.number >= ?8 and r.not_before_ms <= ?7) \
+         returning agreement_id, base, sent, in_doubt, foreign_accepted, reported, last_outcome, \
+         coalesce((select c.version from counter c where c.account_id = ?1 and c.feature = ?2 \
+           and c.cycle = ?3), 0) as version, \
+         coalesce((select c.total from counter c where c.account_id = ?1 and c.feature = ?2 \
+           and c.cycle = ?3), 0) as total",
+        pair.params(
+            number,
+            params![token, now.after(SEND_LEASE_MS), now, run],
+        ),
+    )
+}
+
+/// What [`claim`] gave; `None` where the meter was not to be had.
+pub fn claimed(rows: &[Row], token: String, now: Millis) -> Result<Option<Claim>, Fault> {
+    let Some(row) = rows.first() else {
+        return Ok(None);
+    };
+    Ok(Some(Claim {
+        token,
+        until: now.after(SEND_LEASE_MS),
+        agreement_id: row.text("agreement_id")?.to_owned(),
+        base: opt_delta(row, "base")?,
+        sent: opt_delta(row, "sent")?,
+        in_doubt: row.int("in_doubt")? != 0,
+        foreign_accepted: row.int("foreign_accepted")? != 0,
+        reported: row.int("reported")?,
+        last_outcome: row.opt_text("last_outcome")?.and_then(Outcome::parse),
+        version: row.int("version")?,
+        total: row.delta("total")?,
+    }))
+}
+
+/// What was read under the claim.
+pub fn note_read(pair: &Pair, number: i64, token: &str, read: Delta, now: Millis) -> Statement {
+    Statement::new(
+        "update meter set held = ?6, provider = ?6, read_at_ms = ?7 \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 and token = ?5",
+        pair.params(number, params![token, read, now]),
+    )
+}
+
+/// What was read without a claim, unless the meter was claimed since.
+pub fn note_idle_read(pair: &Pair, meter: &Meter, read: Delta, now: Millis) -> Statement {
+    Statement::new(
+        "update meter set held = ?6, provider = ?6, read_at_ms = ?7 \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 \
+         and claims = ?5 and token is null",
+        pair.params(meter.number, params![meter.claims, read, now]),
+    )
+}
+
+/// The lease back, with how the attempt ended. Nothing is in doubt that was not before.
+pub fn give_back(
+    pair: &Pair,
+    number: i64,
+    token: &str,
+    outcome: Option<(Outcome, &str)>,
+    now: Millis,
+) -> Statement {
+    let (name, detail) = outcome.map_or((None, None), |(outcome, detail)| {
+        (Some(outcome.name()), Some(detail))
+    });
+    Statement::new(
+        "update meter set token = null, lease_until_ms = 0, \
+         last_outcome = coalesce(?6, last_outcome), \
+         last_detail = case when ?6 is null then last_detail else ?7 end, \
+         last_at_ms = case when ?6 is null then last_at_ms else ?8 end \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 and token = ?5",
+        pair.params(number, params![token, name, detail, now]),
+    )
+}
+
+/// An outcome that nobody knows. The token stays: the lease lapses by itself, so that a write
+/// which arrives late is over before another begins.
+pub fn unknown(pair: &Pair, number: i64, token: &str, detail: &str, now: Millis) -> Statement {
+    Statement::new(
+        "update meter set in_doubt = 1, last_outcome = 'unknown', last_detail = ?6, \
+         last_at_ms = ?7 \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 and token = ?5",
+        pair.params(number, params![token, detail, now]),
+    )
+}
+
+/// The write was confirmed and nothing is in doubt: the counter's mark and the meter's `reported`
+/// move together.
+pub fn confirm(
+    pair: &Pair,
+    number: i64,
+    claim: &Claim,
+    total: Units,
+    read_back: Option<Delta>,
+    now: Millis,
+) -> Vec<Statement> {
+    let told = Statement::new(
+        "update counter set told = max(told, ?5) \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 \
+         and exists (select 1 from meter m where m.account_id = ?1 and m.feature = ?2 \
+           and m.cycle = ?3 and m.number = ?4 and m.token = ?6)",
+        pair.params(number, params![claim.version, claim.token.as_str()]),
+    );
+    let meter = Statement::new(
+        "update meter set reported = max(reported, ?6), sent = ?7, held = coalesce(?8, ?7), \
+         provider = coalesce(?8, provider), \
+         read_at_ms = case when ?8 is null then read_at_ms else ?9 end, \
+         in_doubt = 0, token = null, lease_until_ms = 0, \
+         last_outcome = 'confirmed', last_detail = null, last_at_ms = ?9 \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 and token = ?5 \
+         returning number",
+        pair.params(
+            number,
+            params![claim.token.as_str(), claim.version, total, read_back, now],
+        ),
+    );
+    vec![told, meter]
+}
+
+/// The write was confirmed, but the meter was not read back as what was written: the pair stays,
+/// or becomes, marked, and the next write must be read back.
+pub fn not_read_back(
+    pair: &Pair,
+    number: i64,
+    claim: &Claim,
+    total: Units,
+    (read, outcome): (Option<Delta>, Outcome),
+    now: Millis,
+) -> Vec<Statement> {
+    let marked = Statement::new(
+        "update counter set told = min(told, version - 1) \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 \
+         and exists (select 1 from meter m where m.account_id = ?1 and m.feature = ?2 \
+           and m.cycle = ?3 and m.number = ?4 and m.token = ?5)",
+        pair.params(number, params![claim.token.as_str()]),
+    );
+    let meter = Statement::new(
+        "update meter set reported = min(reported, ?6 - 1), sent = ?7, held = coalesce(?8, ?7), \
+         provider = coalesce(?8, provider), \
+         read_at_ms = case when ?8 is null then read_at_ms else ?9 end, \
+         in_doubt = 1, token = null, lease_until_ms = 0, \
+         last_outcome = ?10, last_detail = null, last_at_ms = ?9 \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 and token = ?5",
+        pair.params(
+            number,
+            params![
+                claim.token.as_str(),
+                claim.version,
+                total,
+                read,
+                now,
+                outcome.name()
+            ],
+        ),
+    );
+    vec![marked, meter]
+}
+
+/// The base is fixed under the claim.
+pub fn fix_base(pair: &Pair, number: i64, token: &str, base: Delta) -> Statement {
+    Statement::new(
+        "update meter set base = ?6 where account_id = ?1 and feature = ?2 and cycle = ?3 \
+         and number = ?4 and token = ?5 and base is null",
+        pair.params(number, params![token, base]),
+    )
+}
+
+/// An earlier meter was read after its last lease: nothing of it is in doubt any more.
+pub fn settle_earlier(pair: &Pair, meter: &Meter, read: Delta, now: Millis) -> Statement {
+    Statement::new(
+        "update meter set held = ?6, provider = ?6, read_at_ms = ?7, in_doubt = 0, token = null \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 and claims = ?5",
+        pair.params(meter.number, params![meter.claims, read, now]),
+    )
+}
+
+/// Somebody else's total: nothing is written until the item is closed.
+pub fn hold_for_review(pair: &Pair, number: i64, token: &str, review_id: &str) -> Statement {
+    Statement::new(
+        "update meter set review_id = ?6 where account_id = ?1 and feature = ?2 \
+         and cycle = ?3 and number = ?4 and token = ?5 and foreign_accepted = 0",
+        pair.params(number, params![token, review_id]),
+    )
+}
+
+/// Our total may replace somebody else's: the item was closed.
+pub fn accept_foreign(review_id: &str) -> Statement {
+    Statement::new(
+        "update meter set review_id = null, foreign_accepted = 1 where review_id = ?1",
+        params![review_id],
+    )
+}
+
+/// Nothing is sent before then; a later 429 never shortens the wait.
+pub fn not_before(until: Millis) -> Statement {
+    Statement::new(
+        "update meter_run set not_before_ms = max(not_before_ms, ?1)",
+        params![until],
+    )
+}
