@@ -1,7 +1,7 @@
 -- How far each cron job has come.
 
--- One job: when it last ran, the number of its last run, and where an unfinished pass goes on.
-create table run (
+-- One cron job: when it last ran, the number of its last run, and where an unfinished pass goes on.
+create table cron (
   name text primary key,
   number integer not null default 0,
   started_at_ms integer,
