@@ -29,6 +29,7 @@ pub mod parallel;
 pub mod plans;
 pub mod ports;
 pub mod provider;
+pub mod reporter;
 pub mod settings;
 pub mod tally;
 pub mod units;

@@ -37,10 +37,7 @@ pub struct Billed {
 }
 
 /// These accounts, those of them that exist, in one batch.
-pub async fn load(
-    db: &dyn Db,
-    ids: &[AccountId],
-) -> Result<BTreeMap<AccountId, Billed>, Fault> {
+pub async fn load(db: &dyn Db, ids: &[AccountId]) -> Result<BTreeMap<AccountId, Billed>, Fault> {
     if ids.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -114,7 +111,13 @@ mod tests {
                 opens: Some(at("2026-03-10T00:00:00Z")),
             },
         ];
-        for moment in ["2026-01-31", "2026-03-12", "2026-03-25", "2026-04-24", "2027-02-01"] {
+        for moment in [
+            "2026-01-31",
+            "2026-03-12",
+            "2026-03-25",
+            "2026-04-24",
+            "2027-02-01",
+        ] {
             let cycle = cycle_at(&anchors, at(&format!("{moment}T00:00:00Z")));
             assert_eq!(cycle_named(&anchors, &cycle.name), Some(cycle));
         }

@@ -50,7 +50,11 @@ impl Pass {
 
     /// Counts one more of `name`.
     pub fn count(&self, name: &str) {
-        *self.tallies.borrow_mut().entry(name.to_owned()).or_default() += 1;
+        *self
+            .tallies
+            .borrow_mut()
+            .entry(name.to_owned())
+            .or_default() += 1;
     }
 }
 
@@ -422,8 +426,11 @@ impl Lease<'_> {
         let numbers = json!({"agreement_id": self.claim.agreement_id, "provider": total.get(),
             "ledger": self.claim.total.get(), "meter": self.number});
         let subject = [account, feature, cycle, number.as_str()];
-        let review = Review::new(ReviewKind::ForeignTotal, &subject, numbers, now)
-            .of(account, Some(feature), Some(cycle));
+        let review = Review::new(ReviewKind::ForeignTotal, &subject, numbers, now).of(
+            account,
+            Some(feature),
+            Some(cycle),
+        );
         let statements = vec![
             review.open(),
             store::note_read(pair, self.number, token, total, now),
@@ -435,12 +442,7 @@ impl Lease<'_> {
     }
 
     /// Sends the total under the lease and stores what came of it.
-    async fn send(
-        &self,
-        target: Units,
-        how: How,
-        read: Option<Delta>,
-    ) -> Result<Written, Fault> {
+    async fn send(&self, target: Units, how: How, read: Option<Delta>) -> Result<Written, Fault> {
         let now = self.world.now();
         if self.claim.until.since(now) < SEND_TIMEOUT_MS {
             return self.put_back(Written::held(Held::NoLease)).await;
@@ -501,8 +503,7 @@ impl Lease<'_> {
             Read::Refused | Read::Failed => (None, Outcome::Unreadable),
         };
         let (pair, now) = (&self.subject.pair, self.world.now());
-        let statements =
-            store::not_read_back(pair, self.number, &self.claim, target, differs, now);
+        let statements = store::not_read_back(pair, self.number, &self.claim, target, differs, now);
         self.world.ledger.batch(statements).await?;
         Ok(written(differs.1, differs.0))
     }

@@ -184,7 +184,7 @@ pub struct Claim {
 /// Makes the meter of that number, and an empty counter where the ledger has no entry. The first
 /// one of a cycle has the base zero; a later one's is fixed before its first write.
 pub fn create(pair: &Pair, number: i64, agreement: &str, start: Option<Millis>) -> Vec<Statement> {
-    let base = if number == 1 { Some(0) } else { None };
+    let base = (number == 1).then_some(Delta::ZERO);
     let meter = Statement::new(
         "insert into meter (account_id, feature, cycle, number, agreement_id, period_start_ms, \
          base) values (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict do nothing",
@@ -219,10 +219,7 @@ pub fn claim(pair: &Pair, number: i64, token: &str, now: Millis, run: i64) -> St
            and c.cycle = ?3), 0) as version, \
          coalesce((select c.total from counter c where c.account_id = ?1 and c.feature = ?2 \
            and c.cycle = ?3), 0) as total",
-        pair.params(
-            number,
-            params![token, now.after(SEND_LEASE_MS), now, run],
-        ),
+        pair.params(number, params![token, now.after(SEND_LEASE_MS), now, run]),
     )
 }
 

@@ -8,14 +8,22 @@
 //!
 //! Read `entry` (a row), `batch` (the SQL that takes rows in), `outbox` and `feed` (an object's
 //! stream of batches), `stream` (how far each has come), `shard` and `clicks` (how a click gets
-//! here), `usage` (plain usage and sums), `correction`.
+//! here), `usage` (plain usage and sums), `correction`; then `meter_rules` (when a meter may be
+//! written), `meter` (the one function that writes it), `marks` (what is still to be told).
 
 pub mod batch;
+pub mod billed;
 pub mod entry;
+pub mod evidence;
 pub mod feed;
+pub mod marks;
+pub mod meter;
 pub mod meter_rules;
+pub mod meter_store;
 pub mod outbox;
 pub mod review;
 pub mod rules;
+pub mod runs;
 pub mod shard;
 pub mod stream;
+pub mod turn_guard;

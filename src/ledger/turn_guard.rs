@@ -42,11 +42,7 @@ pub async fn write_guarded(
 }
 
 /// Reads the agreement again, at most once an account and run. `false` where nothing new is known.
-pub async fn refresh(
-    world: &Rc<World>,
-    pass: &Pass,
-    subject: &mut Subject,
-) -> Result<bool, Fault> {
+pub async fn refresh(world: &Rc<World>, pass: &Pass, subject: &mut Subject) -> Result<bool, Fault> {
     let account_id = &subject.pair.account_id;
     if !pass.refreshed.borrow_mut().insert(account_id.clone()) {
         return Ok(false);
@@ -96,8 +92,11 @@ async fn differs(world: &Rc<World>, pass: &Pass, subject: &mut Subject) -> Resul
         "period_ends_at": end,
     });
     let about = [account, cycle, end.as_str()];
-    let review = Review::new(ReviewKind::PeriodMismatch, &about, numbers, now)
-        .of(account, None, Some(cycle));
+    let review = Review::new(ReviewKind::PeriodMismatch, &about, numbers, now).of(
+        account,
+        None,
+        Some(cycle),
+    );
     world.ledger.query(review.open()).await?;
     Ok(())
 }
