@@ -29,7 +29,7 @@ export async function buildWorker({ out, features }) {
 }
 
 /** worker-build would download these tools itself, from places that may be out of reach. */
-function buildEnv() {
+export function buildEnv() {
   const cargoHome = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
   return {
     ...ENV,

@@ -1,0 +1,65 @@
+// `npm run bench`: each work against its contender in the same run, medians and ratios.
+// `-- --json` prints JSON for machines; `-- --only redirect,gate` runs some of the rows.
+
+import { RELEASE, buildWorker } from "./build.mjs";
+import { setUp } from "./setup.mjs";
+import { Failed, NODE, main, run, say } from "./toolchain.mjs";
+
+const ALL = ["redirect", "entries", "gate", "inbox", "reconcile"];
+
+await main(async () => {
+  const { json, only } = options(process.argv.slice(2));
+  await setUp();
+  if (Number(process.versions.node.split(".")[0]) < 22) {
+    // The first start on a machine with an older Node: npm has brought a newer one by now.
+    await run(NODE, process.argv.slice(1));
+    return;
+  }
+  await buildWorker(RELEASE);
+  const works = await load();
+  const table = [];
+  for (const name of only) {
+    say(`measuring ${name} …`);
+    table.push(...(await works[name]()));
+  }
+  console.log(json ? JSON.stringify({ cores: cores(), rows: table }, null, 2) : lines(table));
+});
+
+async function load() {
+  const { requireWrk } = await import("../bench/harness.mjs");
+  await requireWrk();
+  const { redirect, entries } = await import("../bench/rows/redirect.mjs");
+  const { gate } = await import("../bench/rows/gate.mjs");
+  const { inbox } = await import("../bench/rows/inbox.mjs");
+  const { reconcile } = await import("../bench/rows/reconcile.mjs");
+  return { redirect, entries, gate, inbox, reconcile };
+}
+
+function options(words) {
+  const seen = { json: false, only: ALL };
+  for (let word = words.shift(); word !== undefined; word = words.shift()) {
+    if (word === "--json") seen.json = true;
+    else if (word === "--only") seen.only = (words.shift() ?? "").split(",");
+    else throw new Failed(`unknown option ${word}; there are --json and --only ${ALL.join(",")}`);
+  }
+  const unknown = seen.only.find((name) => !ALL.includes(name));
+  if (unknown !== undefined) throw new Failed(`there is no row ${unknown}`);
+  return seen;
+}
+
+function cores() {
+  return navigator.hardwareConcurrency;
+}
+
+function lines(table) {
+  const figure = (value) => (value >= 100 ? Math.round(value).toLocaleString("en-US") : value.toFixed(2));
+  const verdict = ({ ratio, aim, atMost }) => {
+    if (aim === null) return "shown";
+    const reached = atMost ? ratio <= aim : ratio >= aim;
+    return `aim ${atMost ? "at most " : ""}${aim}×: ${reached ? "reached" : "missed"}`;
+  };
+  return table.map((row) => [
+    row.row,
+    `    ${figure(row.ours)} : ${figure(row.theirs)} ${row.unit} = ${row.ratio.toFixed(2)}× (${verdict(row)})`,
+  ].join("\n")).join("\n");
+}
