@@ -19,8 +19,8 @@ use crate::isolate::Isolate;
 use crate::ledger::shard::ShardObject;
 use crate::object::Object;
 use crate::ports::{
-    Alarm, Background, Clock, Ids, Incoming, Later, Log, ObjectName, Objects, Outgoing, Timer,
-    Transport,
+    Alarm, Background, Clock, Db, Ids, Incoming, Later, Log, ObjectName, Objects, Outgoing, Sql,
+    Timer, Transport,
 };
 use crate::provider::kinde::Kinde;
 use crate::provider::standin::StandInObject;
@@ -48,6 +48,11 @@ pub struct Machine {
 impl Machine {
     /// A new machine at 2026-11-10T12:00:00Z with the stand-in, `DEV=1`, and these settings.
     pub fn new(settings: &[(&str, &str)]) -> Result<Self, Fault> {
+        Self::geared(settings, Rc::new(Plain))
+    }
+
+    /// The same with ports of one's own around the plain ones.
+    pub fn geared(settings: &[(&str, &str)], gear: Rc<dyn Gear>) -> Result<Self, Fault> {
         let mut all: BTreeMap<String, String> = BTreeMap::new();
         let basics = [
             ("PROVIDER", "standin"),
@@ -64,17 +69,17 @@ impl Machine {
         control.migrate(&root.join("control"))?;
         ledger.migrate(&root.join("ledger"))?;
         let clock = Rc::new(ManualClock(Cell::new(Millis::new(1_794_312_000_000))));
-        let objects = Rc::new(ObjectPool::default());
+        let objects = Rc::new(ObjectPool::of_gear(Rc::clone(&gear)));
         let background = Rc::new(Queue::default());
         let log = Rc::new(Lines::default());
-        let db: Rc<dyn crate::ports::Db> = Rc::new(control.clone());
-        let as_objects: Rc<dyn Objects> = Rc::<ObjectPool>::clone(&objects);
+        let db = gear.db("DB", Rc::new(control.clone()));
+        let as_objects = gear.objects(Rc::<ObjectPool>::clone(&objects));
         let transport: Rc<dyn Transport> = Rc::new(NoNetwork);
         let provider = Kinde::of_settings(&settings, &db, &as_objects, &transport);
         let world = Rc::new(World {
             settings,
             db,
-            ledger: Rc::new(ledger.clone()),
+            ledger: gear.db("LEDGER_0", Rc::new(ledger.clone())),
             objects: as_objects,
             transport,
             provider: Rc::new(provider),
@@ -82,7 +87,7 @@ impl Machine {
             clock: Rc::<ManualClock>::clone(&clock),
             ids: Rc::new(CountingIds::default()),
             background: Rc::<Queue>::clone(&background),
-            timer: Rc::new(NoWaiting),
+            timer: gear.timer(),
             log: Rc::<Lines>::clone(&log),
             isolate: Rc::new(Isolate::default()),
         });
@@ -146,6 +151,34 @@ impl Machine {
         }
     }
 }
+
+/// What a test puts around the plain ports, to hold back, lose, repeat or fail what passes.
+pub trait Gear {
+    /// Around `DB` and `LEDGER_0`.
+    fn db(&self, _name: &'static str, plain: Rc<dyn Db>) -> Rc<dyn Db> {
+        plain
+    }
+
+    /// Around an object's own SQLite.
+    fn sql(&self, _object: &ObjectName, plain: Rc<dyn Sql>) -> Rc<dyn Sql> {
+        plain
+    }
+
+    /// Around calls to objects.
+    fn objects(&self, plain: Rc<dyn Objects>) -> Rc<dyn Objects> {
+        plain
+    }
+
+    /// How long a pause is.
+    fn timer(&self) -> Rc<dyn Timer> {
+        Rc::new(NoWaiting)
+    }
+}
+
+/// Nothing around the plain ports.
+pub struct Plain;
+
+impl Gear for Plain {}
 
 /// A request as a client would send it; an empty token sends none, a null body none.
 pub fn request(method: &str, target: &str, token: &str, body: &Json) -> Request {
@@ -258,8 +291,8 @@ impl Transport for NoNetwork {
 }
 
 /// Objects by name: storage that stays, an alarm, and memory that may be dropped.
-#[derive(Default)]
 pub struct ObjectPool {
+    gear: Rc<dyn Gear>,
     world: RefCell<Option<Rc<World>>>,
     slots: RefCell<BTreeMap<ObjectName, Slot>>,
 }
@@ -289,6 +322,14 @@ impl Alarm for AlarmSlot {
 }
 
 impl ObjectPool {
+    fn of_gear(gear: Rc<dyn Gear>) -> Self {
+        Self {
+            gear,
+            world: RefCell::default(),
+            slots: RefCell::default(),
+        }
+    }
+
     /// Drops every object's memory; storage and alarms stay.
     pub fn evict_all(&self) {
         for slot in self.slots.borrow_mut().values_mut() {
@@ -352,7 +393,7 @@ impl ObjectPool {
         }
         let world = self.world.borrow().clone();
         let object = Object {
-            sql: Rc::new(slot.sql.clone()),
+            sql: self.gear.sql(name, Rc::new(slot.sql.clone())),
             alarm: Rc::<AlarmSlot>::clone(&slot.alarm),
             world: world.ok_or_else(|| Fault::unavailable("wake an object", "no world"))?,
         };
