@@ -4,4 +4,5 @@
 pub mod executor;
 pub mod machine;
 pub mod signatures;
+pub mod simulation;
 pub mod sqlite;

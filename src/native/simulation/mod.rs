@@ -1,0 +1,7 @@
+//! The simulation: production code and production SQL in one process, with everything that can go
+//! wrong between any two awaits going wrong, reproducible from a seed.
+
+pub mod chance;
+pub mod chaos;
+pub mod schedule;
+pub mod stats;

@@ -1,0 +1,53 @@
+//! Runs tasks in an order that the seed decides: one poll of one task at a time.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::chaos::Chaos;
+use crate::ports::Later;
+
+/// Everything that is under way in one isolate.
+pub struct Schedule {
+    chaos: Rc<Chaos>,
+    tasks: Vec<Later<'static, ()>>,
+}
+
+impl Schedule {
+    /// With nothing under way.
+    pub const fn new(chaos: Rc<Chaos>) -> Self {
+        Self {
+            chaos,
+            tasks: Vec::new(),
+        }
+    }
+
+    /// One more task.
+    pub fn start(&mut self, task: Later<'static, ()>) {
+        self.tasks.push(task);
+    }
+
+    /// How many are under way.
+    pub fn under_way(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Polls one task, chosen by the seed, once.
+    pub fn step(&mut self) {
+        if self.tasks.is_empty() {
+            return;
+        }
+        let index = self.chaos.chance.borrow_mut().below(self.tasks.len());
+        let mut context = Context::from_waker(Waker::noop());
+        let Some(task) = self.tasks.get_mut(index) else {
+            return;
+        };
+        if let Poll::Ready(()) = task.as_mut().poll(&mut context) {
+            drop(self.tasks.swap_remove(index));
+        }
+    }
+
+    /// Ends every task where it stands, as a machine that loses its power does.
+    pub fn kill(&mut self) {
+        self.tasks.clear();
+    }
+}
