@@ -11,6 +11,8 @@ use std::fmt;
 pub enum FaultKind {
     /// Out of reach, or it failed; the same request may simply be repeated.
     Unavailable,
+    /// A call's answer was lost: it may have taken effect. The same call may be repeated.
+    Unanswered,
     /// An object's storage was written by a newer release than this one; nothing was written.
     NewerSchema,
     /// A setting or secret that this request needs is missing.
@@ -40,6 +42,14 @@ impl Fault {
         }
     }
 
+    /// A call's answer was lost: neither success nor failure.
+    pub fn unanswered(doing: impl Into<String>, cause: impl fmt::Display) -> Self {
+        Self {
+            kind: FaultKind::Unanswered,
+            ..Self::unavailable(doing, cause)
+        }
+    }
+
     /// A setting or secret is missing.
     pub fn not_configured(name: &str) -> Self {
         Self {
@@ -57,7 +67,9 @@ impl Fault {
     /// The stable code of the answer.
     pub const fn code(&self) -> &'static str {
         match self.kind {
-            FaultKind::Unavailable | FaultKind::CallsUsedUp => "unavailable",
+            FaultKind::Unavailable | FaultKind::Unanswered | FaultKind::CallsUsedUp => {
+                "unavailable"
+            }
             FaultKind::NewerSchema => "newer_schema",
             FaultKind::NotConfigured => "not_configured",
         }

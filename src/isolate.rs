@@ -4,6 +4,7 @@
 use std::cell::Cell;
 
 use crate::accounts::memory::Remembered;
+use crate::ledger::{clicks, cycles};
 use crate::links;
 
 /// The memory of one isolate.
@@ -15,4 +16,8 @@ pub struct Isolate {
     pub accounts: Remembered,
     /// Links, for redirects that ask no database.
     pub links: links::cache::Remembered,
+    /// Clicks on their way.
+    pub clicks: clicks::Travelling,
+    /// Fixed anchors, for the cycle of a fact.
+    pub cycles: cycles::Remembered,
 }

@@ -117,7 +117,8 @@ impl Object {
         self.set_meta("clock_offset_ms", &offset_ms.to_string())
     }
 
-    /// What is owed under `name` is due at that moment (`None`: nothing is owed).
+    /// What is owed under `name` is due at that moment (`None`: nothing is owed). A name that
+    /// begins with `~` is housekeeping of which the ledger database is not told.
     pub fn owe(&self, name: &str, at: Option<Millis>) -> Result<(), Fault> {
         match at {
             Some(at) => self.sql.query(

@@ -99,7 +99,9 @@ impl Statement {
 /// Binds a list of anything that is a [`Value`]: `params![id.as_str(), now, units]`.
 #[macro_export]
 macro_rules! params {
-    ($($value:expr),* $(,)?) => { vec![$($crate::ports::Value::from($value)),*] };
+    ($($value:expr),* $(,)?) => {
+        ::std::vec::Vec::<$crate::ports::Value>::from([$($crate::ports::Value::from($value)),*])
+    };
 }
 
 /// One row, by column name. Every joined column needs an alias of its own.

@@ -174,6 +174,15 @@ pub fn is_path_id(text: &str) -> bool {
         && text.bytes().all(|b| word(b) || b == b'.')
 }
 
+/// Two lower-case characters for each byte.
+pub fn hex<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> String {
+    let digit = |bits: u8| char::from_digit(u32::from(bits), 16);
+    let digits = bytes
+        .into_iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    digits.flatten().collect()
+}
+
 /// 1 to 200 visible ASCII characters: what a caller may choose as a key or a step.
 pub fn is_caller_text(text: &str) -> bool {
     (1..=200).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
@@ -232,13 +241,7 @@ text_id! {
 impl EntryId {
     /// A prefix such as `use_` and the first 160 bits of a hash.
     pub fn of_digest(prefix: &'static str, digest: &[u8; 32]) -> Self {
-        let mut id = prefix.to_owned();
-        for byte in digest.iter().take(20) {
-            // The two characters of one byte.
-            id.extend(char::from_digit(u32::from(byte >> 4), 16));
-            id.extend(char::from_digit(u32::from(byte & 15), 16));
-        }
-        Self(id)
+        Self(format!("{prefix}{}", hex(digest.iter().take(20))))
     }
 }
 

@@ -92,7 +92,7 @@ fn answer_of(object: &ObjectName, outcome: worker::Result<(u16, String)>) -> Res
         Ok((_, fault)) => Err(read_fault(object, &fault)),
         Err(error) => {
             let cause = js::message(&error.to_js_value());
-            Err(Fault::unavailable(format!("ask {}", object.name()), cause))
+            Err(Fault::unanswered(format!("ask {}", object.name()), cause))
         }
     }
 }

@@ -199,7 +199,9 @@ pub fn fault_problem(fault: &Fault) -> Problem {
         crate::fault::FaultKind::NewerSchema => {
             "The stored data was written by a newer release.".to_owned()
         }
-        crate::fault::FaultKind::Unavailable | crate::fault::FaultKind::CallsUsedUp => {
+        crate::fault::FaultKind::Unavailable
+        | crate::fault::FaultKind::Unanswered
+        | crate::fault::FaultKind::CallsUsedUp => {
             "Something behind this service did not answer. It is safe to try again.".to_owned()
         }
     };

@@ -117,6 +117,7 @@ impl Entry {
     }
 
     /// The correction of this entry by a rule, for all of its units, in its own cycle.
+    #[must_use]
     pub fn corrected_by_rule(&self, reason: &str, rule: &str) -> Self {
         let units = self.units.negated();
         let owner = (

@@ -18,8 +18,8 @@ use super::review::{self, Review, ReviewKind};
 use super::rules::{Reached, Standing, Stream, compare};
 use super::stream::{self, FeedRow};
 use crate::fault::Fault;
+use crate::inbox::alerts;
 use crate::object::Object;
-use crate::params;
 use crate::ports::{ObjectName, transact};
 use crate::units::{JobId, Millis};
 use crate::world::mint;
@@ -27,9 +27,9 @@ use crate::world::mint;
 pub use super::outbox::STEP;
 
 /// Under this name the object owes the sending of what waits.
-const SEND: &str = "feed";
+const SEND: &str = "~feed";
 /// Under this name the object owes the forgetting of old batches.
-const PRUNE: &str = "feed_prune";
+const PRUNE: &str = "~feed_prune";
 /// Under this name the object remembers what it is called in `feed`.
 const NAME: &str = "object_name";
 /// Batches that one call sends at most; the alarm goes on with the rest.
@@ -322,15 +322,10 @@ impl Feed {
         let mut all = batch::statements(Some(&step), &batch.rows_json, &tallies, now);
         all.extend(batch.reviews.iter().map(Review::open));
         if batch.number == 1 {
-            all.push(stream::count_earlier_lives(&step.object, &step.epoch));
+            self.tell_of_new_epoch(&step, now).await?;
         }
         match self.object.world.ledger.batch(all).await {
-            Ok(results) => {
-                let lives = results.last().and_then(|rows| rows.first());
-                let lives = lives.map_or(Ok(0), |row| row.int("lives"));
-                if batch.number == 1 && lives? > 0 {
-                    self.tell_of_new_epoch(&step);
-                }
+            Ok(_) => {
                 let now = self.object.now()?;
                 transact(&*self.object.sql, || {
                     self.outbox().stand_at(batch.number, now)
@@ -424,11 +419,12 @@ impl Feed {
         })
     }
 
-    /// When the object next owes something to others than its own feed.
+    /// When the object next owes something that others rely on. A name that begins with `~` is
+    /// its own housekeeping.
     fn due_at(&self) -> Result<Option<Millis>, Fault> {
         let rows = self.object.sql.query(
-            "select min(at_ms) as at_ms from due where name not in (?1, ?2)",
-            &params![SEND, PRUNE],
+            "select min(at_ms) as at_ms from due where substr(name, 1, 1) <> '~'",
+            &[],
         )?;
         rows.first().map_or(Ok(None), |row| row.opt_millis("at_ms"))
     }
@@ -478,10 +474,19 @@ impl Feed {
         Ok(mint(prefix, self.object.now()?, world.ids.random()?))
     }
 
-    fn tell_of_new_epoch(&self, step: &FeedMove) {
+    /// A known object with a new epoch has lost what it had not sent, or its storage was put back.
+    /// Alerted before the first batch, so that no crash can swallow it.
+    async fn tell_of_new_epoch(&self, step: &FeedMove, now: Millis) -> Result<(), Fault> {
+        let world = &self.object.world;
+        if !stream::has_earlier_life(&*world.ledger, &step.object, &step.epoch).await? {
+            return Ok(());
+        }
         let fields = json!({"object": step.object, "epoch": step.epoch});
-        let log = &self.object.world.log;
-        log.line("error", "feed.new_epoch", fields);
+        let subject = format!("{} {}", step.object, step.epoch);
+        let alert = alerts::raise("new_feed_epoch", &subject, &fields, now);
+        world.db.query(alert).await?;
+        world.log.line("error", "feed.new_epoch", fields);
+        Ok(())
     }
 
     fn complain(&self, event: &str, fault: &Fault) {

@@ -13,6 +13,8 @@
 
 pub mod batch;
 pub mod billed;
+pub mod clicks;
+pub mod cycles;
 pub mod entry;
 pub mod evidence;
 pub mod feed;
@@ -27,3 +29,4 @@ pub mod runs;
 pub mod shard;
 pub mod stream;
 pub mod turn_guard;
+pub mod wire;

@@ -1,4 +1,4 @@
-//! What a person must look at: `review` in LEDGER_0. An item's id is made from what it is about,
+//! What a person must look at: `review` in `LEDGER_0`. An item's id is made from what it is about,
 //! so that the same finding opens one item, however often it is met.
 
 use serde::{Deserialize, Serialize};

@@ -1,27 +1,294 @@
-//! The LedgerShard object: the durable buffer and sharded counters of clicks.
+//! The `LedgerShard` object: the durable buffer and sharded counters of clicks.
+//!
+//! One local transaction writes the rows, adds to the counters of rows taken in, and owes the
+//! flush. Where the double-click rule is on, a shard knows a visitor by an HMAC under a random key
+//! of its own that changes daily, and keeps it for the rule's window only.
 
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use serde_json::json;
+
+use super::entry::{Entry, EntryWire};
+use super::feed::{self, Feed};
+use super::rules::is_double_click;
+use super::wire::{ClickWire, Recorded, ShardAsk, Visitor};
 use crate::fault::Fault;
 use crate::object::Object;
+use crate::params;
+use crate::ports::{ObjectName, transact};
+use crate::units::{Millis, hex};
+
+const STEPS: &[&[&str]] = &[feed::STEP, STEP];
+
+const STEP: &[&str] = &[
+    "create table taken (account_id text not null, feature text not null, cycle text not null, \
+     entries integer not null, units integer not null, \
+     primary key (account_id, feature, cycle)) strict, without rowid",
+    "create table visitor (visitor text primary key, counted_at_ms integer not null) \
+     strict, without rowid",
+    "create index visitor_by_time on visitor (counted_at_ms)",
+    "create table visitor_key (day integer primary key, key text not null) strict",
+];
+
+/// Under this name a shard owes the forgetting of visitors.
+const FORGET: &str = "~visitors";
+const DAY_MS: i64 = 86_400_000;
 
 /// One shard, awake.
 pub struct ShardObject {
     object: Object,
+    feed: Rc<Feed>,
+    is_awake: Cell<bool>,
 }
 
 impl ShardObject {
     /// Wakes on its storage.
     pub fn new(object: Object) -> Self {
-        Self { object }
+        Self {
+            feed: Feed::new(object.clone()),
+            object,
+            is_awake: Cell::new(false),
+        }
     }
 
     /// Answers a message.
     pub async fn ask(&self, message: &str) -> Result<String, Fault> {
-        self.object.wake(&[])?;
-        Err(Fault::unreadable("read a message to a shard", message))
+        self.wake()?;
+        let outcome = self.answer(message).await;
+        self.object.arm().await?;
+        outcome
     }
 
     /// Does what is due.
     pub async fn alarm(&self) -> Result<(), Fault> {
-        self.object.arm().await
+        self.wake()?;
+        let outcome = self.do_what_is_due().await;
+        self.object.arm().await?;
+        outcome
+    }
+
+    fn wake(&self) -> Result<(), Fault> {
+        if !self.is_awake.get() {
+            self.object.wake(STEPS)?;
+            self.is_awake.set(true);
+        }
+        Ok(())
+    }
+
+    async fn do_what_is_due(&self) -> Result<(), Fault> {
+        let now = self.object.now()?;
+        if self.object.owed_at(FORGET)?.is_some_and(|at| at <= now) {
+            transact(&*self.object.sql, || self.forget_visitors(now))?;
+        }
+        self.feed.flush_if_due().await
+    }
+
+    async fn answer(&self, message: &str) -> Result<String, Fault> {
+        let ask: ShardAsk = serde_json::from_str(message)
+            .map_err(|e| Fault::unreadable("read a message to a shard", e))?;
+        match ask {
+            ShardAsk::Record {
+                shard,
+                clicks,
+                tallies,
+                ..
+            } => {
+                self.feed.tell_name(&ObjectName::LedgerShard(shard))?;
+                let taken = self.record(clicks, &tallies)?;
+                Ok(json!(Recorded { taken }).to_string())
+            }
+            ShardAsk::TakeFeed { shard, rows, .. } => {
+                self.feed.tell_name(&ObjectName::LedgerShard(shard))?;
+                let state = self.feed.take_rows(&rows).await?;
+                Ok(json!(state).to_string())
+            }
+            ShardAsk::Clock { offset_ms, .. } => {
+                self.object.set_clock_offset(offset_ms)?;
+                Ok(json!({}).to_string())
+            }
+        }
+    }
+
+    fn record(
+        &self,
+        clicks: Vec<ClickWire>,
+        tallies: &BTreeMap<String, i64>,
+    ) -> Result<usize, Fault> {
+        let window_ms = self.object.world.settings.double_click_ms;
+        let now = self.object.now()?;
+        let mut parcels = Vec::new();
+        for click in clicks {
+            let entry = click.entry.entry()?;
+            let correction = click.correction.map(EntryWire::entry).transpose()?;
+            parcels.push((entry, correction, click.visitor));
+        }
+        transact(&*self.object.sql, || {
+            let groups = if window_ms > 0 {
+                self.judge(parcels, window_ms, now)?
+            } else {
+                let pair = |(entry, correction, _)| [Some(entry), correction];
+                let groups = parcels.into_iter().map(pair);
+                groups
+                    .map(|pair| pair.into_iter().flatten().collect())
+                    .collect()
+            };
+            let taken: BTreeSet<String> = self.feed.put_groups(&groups, now)?.into_iter().collect();
+            self.count(&groups, &taken, now)?;
+            for (name, by) in tallies {
+                self.feed.count(name, *by, now)?;
+            }
+            Ok(taken.len())
+        })
+    }
+
+    /// Adds the correction of each double click. A repeat of a click is recognised first: the rule
+    /// would else take it for a second click of the same visitor.
+    fn judge(
+        &self,
+        parcels: Vec<(Entry, Option<Entry>, Option<Visitor>)>,
+        window_ms: i64,
+        now: Millis,
+    ) -> Result<Vec<Vec<Entry>>, Fault> {
+        let ids: Vec<String> = parcels
+            .iter()
+            .map(|(e, ..)| e.entry_id.to_string())
+            .collect();
+        let known: BTreeSet<String> = self.feed.known(&ids)?.into_iter().collect();
+        let rule = format!("double_click/{window_ms}");
+        let mut groups = Vec::new();
+        for (entry, correction, visitor) in parcels {
+            if known.contains(entry.entry_id.as_str()) {
+                continue;
+            }
+            let correction = match (correction, visitor) {
+                (None, Some(visitor)) if self.is_second(&entry, &visitor, window_ms)? => {
+                    Some(entry.corrected_by_rule("double_click", &rule))
+                }
+                (correction, _) => correction,
+            };
+            groups.push([Some(entry), correction].into_iter().flatten().collect());
+        }
+        self.object.owe_by(FORGET, now.after(window_ms + 1))?;
+        Ok(groups)
+    }
+
+    /// Whether this visitor's last counted click on the link lies within the window; if not, this
+    /// one is now the last counted.
+    fn is_second(&self, entry: &Entry, visitor: &Visitor, window_ms: i64) -> Result<bool, Fault> {
+        let day = entry.occurred_at.get().div_euclid(DAY_MS);
+        let today = self.visitor_name(entry, visitor, day)?;
+        // A pair around midnight is known by the key of the day before.
+        let before = self.visitor_name(entry, visitor, day - 1)?;
+        let rows = self.object.sql.query(
+            "select max(counted_at_ms) as counted_at_ms from visitor where visitor in (?1, ?2)",
+            &params![today.as_str(), before.as_str()],
+        )?;
+        let counted = rows
+            .first()
+            .map_or(Ok(None), |row| row.opt_millis("counted_at_ms"))?;
+        if is_double_click(counted, entry.occurred_at, window_ms) {
+            return Ok(true);
+        }
+        self.object.sql.query(
+            "insert into visitor (visitor, counted_at_ms) values (?1, ?2) on conflict (visitor) \
+             do update set counted_at_ms = max(counted_at_ms, excluded.counted_at_ms)",
+            &params![today.as_str(), entry.occurred_at],
+        )?;
+        Ok(false)
+    }
+
+    fn visitor_name(&self, entry: &Entry, visitor: &Visitor, day: i64) -> Result<String, Fault> {
+        let key = self.visitor_key(day)?;
+        let code = entry.code.as_ref().map_or("", |code| code.as_str());
+        let said = json!([
+            entry.account_id.as_str(),
+            code,
+            visitor.address,
+            visitor.user_agent
+        ]);
+        let mac = hmac_sha256::HMAC::mac(said.to_string(), key);
+        Ok(hex(&mac))
+    }
+
+    fn visitor_key(&self, day: i64) -> Result<String, Fault> {
+        let find = "select key from visitor_key where day = ?1";
+        let rows = self.object.sql.query(find, &params![day])?;
+        if let Some(row) = rows.first() {
+            return Ok(row.text("key")?.to_owned());
+        }
+        let ids = &self.object.world.ids;
+        let bits = [ids.random()?, ids.random()?];
+        let key = hex(bits.iter().flatten());
+        self.object.sql.query(
+            "insert into visitor_key (day, key) values (?1, ?2)",
+            &params![day, key.as_str()],
+        )?;
+        Ok(key)
+    }
+
+    /// A visitor is kept for the window only, a key while a visitor may stand under it.
+    fn forget_visitors(&self, now: Millis) -> Result<(), Fault> {
+        let window_ms = self.object.world.settings.double_click_ms;
+        let sql = &self.object.sql;
+        sql.query(
+            "delete from visitor where counted_at_ms <= ?1",
+            &params![now.after(-window_ms)],
+        )?;
+        let day = now.after(-window_ms).get().div_euclid(DAY_MS);
+        sql.query("delete from visitor_key where day < ?1", &params![day - 1])?;
+        let rows = sql.query("select max(counted_at_ms) as at_ms from visitor", &[])?;
+        let last = rows
+            .first()
+            .map_or(Ok(None), |row| row.opt_millis("at_ms"))?;
+        let again = last.map(|at| at.after(window_ms + 1).max(now.after(1)));
+        self.object.owe(FORGET, again)
+    }
+
+    /// The counters of rows taken in, and the sums for `/metrics`.
+    fn count(
+        &self,
+        groups: &[Vec<Entry>],
+        taken: &BTreeSet<String>,
+        now: Millis,
+    ) -> Result<(), Fault> {
+        let is_new = |group: &&Vec<Entry>| {
+            let first = group.first();
+            first.is_some_and(|entry| taken.contains(entry.entry_id.as_str()))
+        };
+        let mut sums: BTreeMap<(&str, &str, &str), (i64, i64)> = BTreeMap::new();
+        let mut tallies: BTreeMap<String, i64> = BTreeMap::new();
+        for entry in groups.iter().filter(is_new).flatten() {
+            let (account, feature) = (entry.account_id.as_str(), entry.feature.as_str());
+            let sum = sums
+                .entry((account, feature, entry.cycle.as_str()))
+                .or_default();
+            *sum = (sum.0 + 1, sum.1 + entry.units.get());
+            *tallies.entry(tally_name(entry)).or_default() += 1;
+        }
+        for ((account, feature, cycle), (entries, units)) in sums {
+            self.object.sql.query(
+                "insert into taken (account_id, feature, cycle, entries, units) \
+                 values (?1, ?2, ?3, ?4, ?5) on conflict (account_id, feature, cycle) \
+                 do update set entries = entries + excluded.entries, \
+                 units = units + excluded.units",
+                &params![account, feature, cycle, entries, units],
+            )?;
+        }
+        for (name, by) in &tallies {
+            self.feed.count(name, *by, now)?;
+        }
+        Ok(())
+    }
+}
+
+/// The sum for `/metrics` that an entry adds one to.
+pub fn tally_name(entry: &Entry) -> String {
+    match &entry.reason {
+        Some(reason) if entry.corrects.is_some() => {
+            format!("counterfoil_clicks_corrected_total{{reason=\"{reason}\"}}")
+        }
+        _ => "counterfoil_clicks_recorded_total".to_owned(),
     }
 }

@@ -64,19 +64,20 @@ pub async fn shards(db: &dyn Db) -> Result<Vec<FeedRow>, Fault> {
     rows(db, Statement::new(sql, Vec::new())).await
 }
 
-/// Counts the earlier lives of an object as `lives`: for the first batch of an epoch.
-pub fn count_earlier_lives(object: &str, epoch: &str) -> Statement {
-    Statement::new(
-        "select count(*) as lives from feed where object = ?1 and epoch <> ?2",
-        params![object, epoch],
-    )
+/// Whether the object had another epoch before.
+pub async fn has_earlier_life(db: &dyn Db, object: &str, epoch: &str) -> Result<bool, Fault> {
+    let sql = "select 1 as lives from feed where object = ?1 and epoch <> ?2 limit 1";
+    let rows = db
+        .query(Statement::new(sql, params![object, epoch]))
+        .await?;
+    Ok(!rows.is_empty())
 }
 
 /// For `/metrics`: how many objects have a feed, how often one began a new epoch, and for how long
 /// the one that is longest overdue has been so.
 pub async fn gauges(db: &dyn Db, now: Millis) -> Result<Vec<(String, i64)>, Fault> {
-    let sql = "select count(*) as feeds, count(distinct object) as objects, min(case when due_at_ms <= ?1 then due_at_ms end) \
-        as overdue from feed";
+    let sql = "select count(*) as feeds, count(distinct object) as objects, \
+        min(case when due_at_ms <= ?1 then due_at_ms end) as overdue from feed";
     let found = db.query(Statement::new(sql, params![now])).await?;
     let Some(row) = found.first() else {
         return Ok(Vec::new());

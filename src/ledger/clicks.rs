@@ -1,0 +1,371 @@
+//! How a click gets into the ledger, after its redirect was answered.
+//!
+//! A click has one id, made before anything is written, and the same on every try: to a shard,
+//! then to another, then straight to the ledger database by the same SQL. Clicks of one isolate
+//! that arrive while a write is under way travel together in the next; each request watches its
+//! own click by a timer of its own and sends it itself when nobody has confirmed it for a while,
+//! because the request that carries the others may be gone.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use serde_json::json;
+
+use super::batch;
+use super::cycles::cycle_for;
+use super::entry::{Entry, EntryKind};
+use super::shard::tally_name;
+use super::wire::{ClickWire, Recorded, ShardAsk, VERSION, Visitor};
+use crate::fault::{Fault, FaultKind};
+use crate::params;
+use crate::ports::{ObjectName, Statement};
+use crate::tally;
+use crate::units::{AccountId, Delta, EntryId, FeatureName, LinkCode, Millis};
+use crate::world::World;
+
+/// The feature that a click is usage of.
+pub const FEATURE: &str = "clicks";
+/// Clicks that travel in one message at most.
+const TOGETHER_MAX: usize = 200;
+/// Clicks that wait in one isolate at most; beyond, each sends itself.
+const WAITING_MAX: usize = 5_000;
+/// Messages that one request carries for others before it is done.
+const ROUNDS_MAX: u32 = 20;
+/// Without confirmation for so long, a click sends itself.
+const PATIENCE_MS: u32 = 2_000;
+/// The first pause between two looks at the shared result; doubled up to the longest.
+const LOOK_MS: u32 = 8;
+const LOOK_MS_MAX: u32 = 128;
+/// Pauses between tries to learn the click's cycle.
+const CYCLE_PAUSES_MS: [u32; 3] = [100, 500, 2_000];
+
+/// A click, as the redirect knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Click {
+    /// Whose link.
+    pub account_id: AccountId,
+    /// Which link.
+    pub code: LinkCode,
+    /// When it was answered.
+    pub at: Millis,
+    /// Two letters, as the platform says.
+    pub country: Option<String>,
+    /// The host that referred the visitor.
+    pub referrer_host: Option<String>,
+    /// Who clicked.
+    pub visitor: Visitor,
+    /// Why it does not count, and by which rule, where the redirect knows.
+    pub correction: Option<(&'static str, String)>,
+}
+
+/// What one isolate knows of clicks on their way.
+#[derive(Default)]
+pub struct Travelling(RefCell<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    waiting: VecDeque<ClickWire>,
+    watched: BTreeMap<String, Fate>,
+    /// Who carries, and since when: it may be gone without a word.
+    carrier: Option<(u64, Millis)>,
+    carriers: u64,
+    /// Sums that could not be written yet.
+    uncounted: BTreeMap<String, i64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    OnItsWay,
+    Written,
+    Failed,
+}
+
+/// What is known of a click that could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unwritten {
+    /// No try can have taken effect.
+    Lost,
+    /// An answer was lost: it may be there.
+    Doubtful,
+}
+
+/// Records a click; for the time after the answer. Never fails: what could not be written is
+/// logged in full and counted.
+pub async fn record(world: Rc<World>, click: Click) {
+    let parcel = match parcel_of(&world, &click).await {
+        Ok(parcel) => parcel,
+        Err(fault) => {
+            let said = json!({"account": click.account_id.as_str(), "code": click.code.as_str(),
+                "at": click.at.get(), "country": click.country,
+                "referrer": click.referrer_host, "correction": click.correction});
+            tell_unwritten(&world, Unwritten::Lost, &said, &fault).await;
+            return;
+        }
+    };
+    if travel(&world, &parcel).await {
+        return;
+    }
+    let first = shard_of(&world, &parcel);
+    if let Err((unwritten, fault)) = deliver(&world, std::slice::from_ref(&parcel), first).await {
+        tell_unwritten(&world, unwritten, &json!(parcel.entry), &fault).await;
+    }
+}
+
+/// The click's entries; its id is made here, once.
+async fn parcel_of(world: &Rc<World>, click: &Click) -> Result<ClickWire, Fault> {
+    let form = || Fault::unreadable("make a click's entry", "a part has not its form");
+    let id = EntryId::new(world.mint("clk_")?).ok_or_else(form)?;
+    let mut cycle = cycle_for(world, &click.account_id, click.at).await;
+    for pause in CYCLE_PAUSES_MS {
+        if cycle.is_ok() {
+            break;
+        }
+        world.timer.pause(pause).await;
+        cycle = cycle_for(world, &click.account_id, click.at).await;
+    }
+    let owner = (
+        click.account_id.clone(),
+        FeatureName::new(FEATURE).ok_or_else(form)?,
+        cycle?.name,
+    );
+    let one = Delta::new(1).ok_or_else(form)?;
+    let mut entry = Entry::new(id, EntryKind::Click, owner, one, click.at);
+    entry.code = Some(click.code.clone());
+    entry.country.clone_from(&click.country);
+    entry.referrer_host.clone_from(&click.referrer_host);
+    let correction = click.correction.as_ref();
+    let correction = correction.map(|(reason, rule)| entry.corrected_by_rule(reason, rule));
+    let rule_is_on = world.settings.double_click_ms > 0;
+    Ok(ClickWire {
+        entry: entry.wire(),
+        correction: correction.map(|correction| correction.wire()),
+        visitor: rule_is_on.then(|| click.visitor.clone()),
+    })
+}
+
+/// Travels with the other clicks of this isolate; gives whether the click is known to be written.
+async fn travel(world: &Rc<World>, parcel: &ClickWire) -> bool {
+    let id = parcel.entry.id.as_str();
+    let shared = &world.isolate.clicks.0;
+    {
+        let mut shared = shared.borrow_mut();
+        if shared.waiting.len() >= WAITING_MAX {
+            return false;
+        }
+        shared.waiting.push_back(parcel.clone());
+        shared.watched.insert(id.to_owned(), Fate::OnItsWay);
+    }
+    let (mut waited, mut look) = (0, LOOK_MS);
+    loop {
+        let fate = shared.borrow().watched.get(id).copied();
+        if fate != Some(Fate::OnItsWay) || waited >= PATIENCE_MS {
+            let mut shared = shared.borrow_mut();
+            shared.watched.remove(id);
+            shared.waiting.retain(|waiting| waiting.entry.id != id);
+            return fate == Some(Fate::Written);
+        }
+        if let Some(number) = take_the_lead(world) {
+            carry(world).await;
+            let mut shared = shared.borrow_mut();
+            if shared.carrier.is_some_and(|(carrier, _)| carrier == number) {
+                shared.carrier = None;
+            }
+        } else {
+            world.timer.pause(look).await;
+            waited += look;
+            look = (look * 2).min(LOOK_MS_MAX);
+        }
+    }
+}
+
+/// Becomes the one who carries, where nobody does or whoever did has not been heard of.
+fn take_the_lead(world: &World) -> Option<u64> {
+    let now = world.now();
+    let mut shared = world.isolate.clicks.0.borrow_mut();
+    let is_taken = shared
+        .carrier
+        .is_some_and(|(_, since)| now.since(since).abs() < i64::from(PATIENCE_MS));
+    if is_taken || shared.waiting.is_empty() {
+        return None;
+    }
+    shared.carriers += 1;
+    let number = shared.carriers;
+    shared.carrier = Some((number, now));
+    Some(number)
+}
+
+/// Carries what waits, message by message, until nothing waits or its rounds are over.
+async fn carry(world: &Rc<World>) {
+    let memory = &world.isolate.clicks.0;
+    for _ in 0..ROUNDS_MAX {
+        let together: Vec<ClickWire> = {
+            let mut shared = memory.borrow_mut();
+            let count = shared.waiting.len().min(TOGETHER_MAX);
+            shared.waiting.drain(..count).collect()
+        };
+        if together.is_empty() {
+            return;
+        }
+        let mut by_shard: BTreeMap<u32, Vec<ClickWire>> = BTreeMap::new();
+        let any = random_shard(world);
+        for parcel in together {
+            let number = visitors_shard(world, &parcel).unwrap_or(any);
+            by_shard.entry(number).or_default().push(parcel);
+        }
+        for (number, parcels) in by_shard {
+            let written = deliver(world, &parcels, number).await.is_ok();
+            let fate = if written { Fate::Written } else { Fate::Failed };
+            let mut shared = memory.borrow_mut();
+            for parcel in &parcels {
+                if let Some(watched) = shared.watched.get_mut(&parcel.entry.id) {
+                    *watched = fate;
+                }
+            }
+        }
+    }
+}
+
+/// To this shard, else to another, else straight into the ledger database.
+async fn deliver(
+    world: &Rc<World>,
+    parcels: &[ClickWire],
+    shard: u32,
+) -> Result<(), (Unwritten, Fault)> {
+    let mut unwritten = Unwritten::Lost;
+    let other = (shard + 1) % world.settings.shards;
+    let shards = if other == shard {
+        vec![shard]
+    } else {
+        vec![shard, other]
+    };
+    for shard in shards {
+        match ask_shard(world, parcels, shard).await {
+            Ok(()) => return Ok(()),
+            Err(fault) if fault.kind == FaultKind::Unanswered => unwritten = Unwritten::Doubtful,
+            Err(_) => {}
+        }
+    }
+    match write_straight(world, parcels).await {
+        Ok(()) => Ok(()),
+        Err(fault) => {
+            // Where the ledger can still be read, it says whether the write took effect.
+            match are_written(world, parcels).await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err((unwritten, fault)),
+                Err(_) => Err((Unwritten::Doubtful, fault)),
+            }
+        }
+    }
+}
+
+async fn ask_shard(world: &Rc<World>, parcels: &[ClickWire], shard: u32) -> Result<(), Fault> {
+    let tallies = std::mem::take(&mut world.isolate.clicks.0.borrow_mut().uncounted);
+    let ask = ShardAsk::Record {
+        v: VERSION,
+        shard,
+        clicks: parcels.to_vec(),
+        tallies: tallies.clone(),
+    };
+    let outcome = world
+        .objects
+        .ask(ObjectName::LedgerShard(shard), json!(ask).to_string())
+        .await
+        .and_then(|answer| {
+            serde_json::from_str::<Recorded>(&answer)
+                .map_err(|e| Fault::unreadable("read a shard's answer", e))
+        });
+    if outcome.is_err() {
+        keep_sums(world, tallies);
+    }
+    outcome.map(|_| ())
+}
+
+async fn write_straight(world: &Rc<World>, parcels: &[ClickWire]) -> Result<(), Fault> {
+    let mut rows = Vec::new();
+    let mut tallies: BTreeMap<String, i64> = BTreeMap::new();
+    tallies.insert("counterfoil_clicks_direct_total".to_owned(), 0);
+    for parcel in parcels {
+        for wire in [Some(&parcel.entry), parcel.correction.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            *tallies
+                .entry(tally_name(&wire.clone().entry()?))
+                .or_default() += 1;
+            rows.push(wire);
+        }
+        *tallies
+            .entry("counterfoil_clicks_direct_total".to_owned())
+            .or_default() += 1;
+    }
+    let tallies: Vec<(String, i64)> = tallies.into_iter().collect();
+    let all = batch::statements(None, &json!(rows).to_string(), &tallies, world.now());
+    world.ledger.batch(all).await.map(|_| ())
+}
+
+async fn are_written(world: &Rc<World>, parcels: &[ClickWire]) -> Result<bool, Fault> {
+    let ids: Vec<&str> = parcels
+        .iter()
+        .map(|parcel| parcel.entry.id.as_str())
+        .collect();
+    let count = Statement::new(
+        "select count(*) as found from entry \
+         where entry_id in (select value from json_each(?1))",
+        params![json!(ids).to_string()],
+    );
+    let rows = world.ledger.query(count).await?;
+    let found = rows.first().map_or(Ok(0), |row| row.int("found"))?;
+    Ok(usize::try_from(found).is_ok_and(|found| found == ids.len()))
+}
+
+/// Where the double-click rule is on, clicks of one visitor on one link meet in one shard.
+fn visitors_shard(world: &World, parcel: &ClickWire) -> Option<u32> {
+    let visitor = parcel.visitor.as_ref()?;
+    let said = json!([parcel.entry.code, visitor.address, visitor.user_agent]).to_string();
+    let hash = hmac_sha256::Hash::hash(said.as_bytes());
+    let number = hash
+        .iter()
+        .take(4)
+        .fold(0, |number, byte| number << 8 | u32::from(*byte));
+    Some(number % world.settings.shards)
+}
+
+fn random_shard(world: &World) -> u32 {
+    // Without random bits the first shard does as well.
+    let bits = world.ids.random().unwrap_or_default();
+    let number = bits
+        .iter()
+        .take(4)
+        .fold(0, |number, byte| number << 8 | u32::from(*byte));
+    number % world.settings.shards
+}
+
+fn shard_of(world: &World, parcel: &ClickWire) -> u32 {
+    visitors_shard(world, parcel).unwrap_or_else(|| random_shard(world))
+}
+
+fn keep_sums(world: &World, sums: BTreeMap<String, i64>) {
+    let mut shared = world.isolate.clicks.0.borrow_mut();
+    for (name, by) in sums {
+        *shared.uncounted.entry(name).or_default() += by;
+    }
+}
+
+/// One line with the whole click, and one more in its sum: now in DB, else with the next clicks.
+async fn tell_unwritten(
+    world: &Rc<World>,
+    unwritten: Unwritten,
+    click: &serde_json::Value,
+    fault: &Fault,
+) {
+    let (event, sum) = match unwritten {
+        Unwritten::Lost => ("click.lost", "counterfoil_clicks_lost_total"),
+        Unwritten::Doubtful => ("click.doubtful", "counterfoil_clicks_doubtful_total"),
+    };
+    let fields = json!({"click": click, "doing": fault.doing, "cause": fault.cause});
+    world.log.line("error", event, fields);
+    if world.db.query(tally::add(sum, 1)).await.is_err() {
+        keep_sums(world, BTreeMap::from([(sum.to_owned(), 1)]));
+    }
+}

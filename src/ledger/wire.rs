@@ -1,0 +1,75 @@
+//! Messages to a shard and its answers, version 1.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::entry::EntryWire;
+use super::stream::FeedRow;
+
+/// The version of these messages.
+pub const VERSION: u8 = 1;
+
+/// What a shard is asked. Each message tells it its number, which the platform does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum ShardAsk {
+    /// Take these clicks in. Answered with [`Recorded`]. Safe to repeat.
+    Record {
+        /// See [`VERSION`].
+        v: u8,
+        /// This shard's number.
+        shard: u32,
+        /// The clicks.
+        clicks: Vec<ClickWire>,
+        /// Sums that the sender could not write elsewhere.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        tallies: BTreeMap<String, i64>,
+    },
+    /// Compare your stream with these rows of the ledger and send what it lacks. Answered with
+    /// [`super::feed::FeedState`].
+    TakeFeed {
+        /// See [`VERSION`].
+        v: u8,
+        /// This shard's number.
+        shard: u32,
+        /// Every row of this shard.
+        rows: Vec<FeedRow>,
+    },
+    /// The stand-in's clock was moved.
+    Clock {
+        /// See [`VERSION`].
+        v: u8,
+        /// Added to every reading of the time.
+        offset_ms: i64,
+    },
+}
+
+/// A click on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClickWire {
+    /// Its entry.
+    pub entry: EntryWire,
+    /// The correction that the redirect already knows of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correction: Option<EntryWire>,
+    /// Who clicked; sent only where the double-click rule is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visitor: Option<Visitor>,
+}
+
+/// What tells one visitor from another; never stored as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Visitor {
+    /// The connecting address as the platform gives it.
+    pub address: String,
+    /// The user agent.
+    pub user_agent: String,
+}
+
+/// The clicks are in the shard's storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// How many of them were new.
+    pub taken: usize,
+}
