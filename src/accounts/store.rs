@@ -62,6 +62,25 @@ pub fn each_of(rows: &[Row]) -> Result<Vec<Account>, Fault> {
     Ok(accounts)
 }
 
+/// Gauges for `/metrics`.
+pub async fn gauges(db: &dyn Db) -> Result<Vec<(String, i64)>, Fault> {
+    let sql = "select count(*) as accounts, coalesce(sum(payment = 'overdue'), 0) as overdue, \
+        coalesce(sum(customer_id is null), 0) as unlinked from account where demo = 0";
+    let rows = db.query(Statement::new(sql, vec![])).await?;
+    let row = rows.first().cloned().unwrap_or_default();
+    Ok(vec![
+        ("counterfoil_accounts".to_owned(), row.int("accounts")?),
+        (
+            "counterfoil_accounts_overdue".to_owned(),
+            row.int("overdue")?,
+        ),
+        (
+            "counterfoil_accounts_without_customer".to_owned(),
+            row.int("unlinked")?,
+        ),
+    ])
+}
+
 /// The normalised body that an account was made with.
 pub async fn created_with(db: &dyn Db, account_id: &AccountId) -> Result<Option<String>, Fault> {
     let sql = "select created_with from account where account_id = ?1";

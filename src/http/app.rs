@@ -159,7 +159,7 @@ fn is_served(endpoint: Endpoint, world: &World) -> bool {
 fn dispatch(endpoint: Endpoint, call: Call) -> Later<'static, Answer> {
     match endpoint {
         Endpoint::Home => Box::pin(super::pages::home(call)),
-        Endpoint::Overview => Box::pin(super::pages::overview(call)),
+        Endpoint::Overview => Box::pin(super::overview::overview(call)),
         Endpoint::Lab => Box::pin(super::pages::lab(call)),
         Endpoint::RunLab => Box::pin(super::pages::run_lab(call)),
         Endpoint::ReconcilePage => Box::pin(super::pages::reconcile_page(call)),

@@ -4,6 +4,13 @@ use serde_json::json;
 
 use super::app::{Call, unbuilt};
 use super::reply::{Answer, Response};
+use super::{metrics, openapi};
+
+/// Which build answers: set by the build script, so that nobody takes an older server for this one.
+const BUILD: &str = match option_env!("COUNTERFOIL_BUILD") {
+    Some(build) => build,
+    None => "local",
+};
 
 /// `GET /healthz`
 pub async fn health(call: Call) -> Answer {
@@ -15,18 +22,24 @@ pub async fn health(call: Call) -> Answer {
     let version = env!("CARGO_PKG_VERSION");
     Ok(Response::json(
         200,
-        &json!({"ok": true, "version": version, "provider": provider}),
-    ))
+        &json!({"ok": true, "version": version, "build": BUILD, "provider": provider}),
+    )
+    .with("cache-control", "no-store"))
 }
 
 /// `GET /metrics`
 pub async fn metrics(call: Call) -> Answer {
-    unbuilt(&call)
+    let text = metrics::text(&call.world).await?;
+    let content_type = "text/plain; version=0.0.4; charset=utf-8";
+    Ok(Response::of(200, content_type, text).with("cache-control", "no-store"))
 }
 
 /// `GET /openapi.json`
 pub async fn open_api(call: Call) -> Answer {
-    unbuilt(&call)
+    Ok(Response::json(
+        200,
+        &openapi::document(&call.request.origin),
+    ))
 }
 
 /// `POST /v1/run/{job}`

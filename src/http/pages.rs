@@ -16,11 +16,6 @@ pub async fn home(_: Call) -> Answer {
     Ok(Response::see_other("/app"))
 }
 
-/// `GET /app`
-pub async fn overview(call: Call) -> Answer {
-    unbuilt(&call)
-}
-
 /// `GET /app/lab`
 pub async fn lab(call: Call) -> Answer {
     unbuilt(&call)
@@ -83,6 +78,7 @@ fn asset(content_type: &str, text: &str) -> Response {
 }
 
 /// `GET /docs`
-pub async fn docs(call: Call) -> Answer {
-    unbuilt(&call)
+pub async fn docs(mut call: Call) -> Answer {
+    call.caller = super::auth::visitor(&call).await?;
+    Ok(html(200, pages::docs(&call.viewer())))
 }

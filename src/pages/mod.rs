@@ -3,10 +3,14 @@
 //! Every page is [`frame`]d. Pages work without script; `script.js` sends a form that has
 //! `data-api="POST /v1/…"` as JSON with the session's cookie and reloads, or shows the problem.
 
+mod docs;
 mod frame;
+mod overview;
 mod signin;
 
+pub use docs::docs;
 pub use frame::{Viewer, frame, moment, number};
+pub use overview::{AccountLine, Counts, Overview, overview};
 pub use signin::sign_in;
 
 /// `/app/style.css`

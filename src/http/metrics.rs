@@ -1,0 +1,143 @@
+//! `/metrics`: the sums of both databases and gauges asked for now, as Prometheus text.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use crate::fault::Fault;
+use crate::ports::{Db, Statement};
+use crate::world::World;
+
+/// What a name means, for `# HELP`. A sum that is not listed here still appears.
+const ABOUT: &[(&str, &str)] = &[
+    (
+        "counterfoil_accounts",
+        "Accounts, without those of Lab and Engine Room.",
+    ),
+    ("counterfoil_admissions_total", "New jobs by result."),
+    (
+        "counterfoil_alerts_waiting",
+        "Alerts that are not sent yet.",
+    ),
+    (
+        "counterfoil_batches_total",
+        "Batches that ledger databases took.",
+    ),
+    ("counterfoil_clicks_total", "Clicks by what became of them."),
+    ("counterfoil_corrections_total", "Corrections by reason."),
+    ("counterfoil_events", "Stored events by status."),
+    ("counterfoil_reports_total", "Meter writes by result."),
+    (
+        "counterfoil_wasm_memory_bytes",
+        "Memory of the isolate that answered.",
+    ),
+];
+
+/// Every sum and gauge.
+pub async fn text(world: &Rc<World>) -> Result<String, Fault> {
+    let mut samples: BTreeMap<String, i64> = BTreeMap::new();
+    for db in [&world.db, &world.ledger] {
+        for (name, total) in tallies(&**db).await? {
+            *samples.entry(name).or_default() += total;
+        }
+    }
+    for (name, value) in gauges(world).await? {
+        samples.insert(name, value);
+    }
+    Ok(written(&samples))
+}
+
+async fn tallies(db: &dyn Db) -> Result<Vec<(String, i64)>, Fault> {
+    let sql = "select name, total from tally order by name";
+    let rows = db.query(Statement::new(sql, vec![])).await?;
+    rows.iter()
+        .map(|row| Ok((row.text("name")?.to_owned(), row.int("total")?)))
+        .collect()
+}
+
+/// Each feature's gauges, read now.
+async fn gauges(world: &Rc<World>) -> Result<Vec<(String, i64)>, Fault> {
+    let mut all = crate::accounts::store::gauges(&*world.db).await?;
+    if let Some(bytes) = wasm_memory_bytes() {
+        all.push(("counterfoil_wasm_memory_bytes".to_owned(), bytes));
+    }
+    Ok(all)
+}
+
+/// The pages of 64 KiB that this module's memory has grown to.
+#[cfg(target_arch = "wasm32")]
+fn wasm_memory_bytes() -> Option<i64> {
+    i64::try_from(core::arch::wasm32::memory_size::<0>())
+        .ok()
+        .map(|pages| pages * 65_536)
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+const fn wasm_memory_bytes() -> Option<i64> {
+    None
+}
+
+/// Prometheus text: samples of one name together, after its `# HELP` and `# TYPE`.
+fn written(samples: &BTreeMap<String, i64>) -> String {
+    let mut families: BTreeMap<&str, Vec<(&str, i64)>> = BTreeMap::new();
+    for (sample, value) in samples {
+        let family = sample.split('{').next().unwrap_or(sample);
+        families.entry(family).or_default().push((sample, *value));
+    }
+    let mut text = String::new();
+    for (family, samples) in families {
+        let about = ABOUT.iter().find(|(name, _)| *name == family);
+        let about = about.map_or_else(|| words(family), |(_, about)| (*about).to_owned());
+        let kind = if family.ends_with("_total") {
+            "counter"
+        } else {
+            "gauge"
+        };
+        // Writing into a string cannot fail.
+        _ = writeln!(text, "# HELP {family} {about}\n# TYPE {family} {kind}");
+        for (sample, value) in samples {
+            _ = writeln!(text, "{sample} {value}");
+        }
+    }
+    text
+}
+
+/// `counterfoil_holds_total` as `Holds.`
+fn words(family: &str) -> String {
+    let name = family
+        .trim_start_matches("counterfoil_")
+        .trim_end_matches("_total");
+    let mut words = name.replace('_', " ");
+    if let Some(first) = words.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    words.push('.');
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_of_one_name_stand_together_after_its_help_and_type() {
+        let samples = [
+            ("counterfoil_events{status=\"dead\"}", 1),
+            ("counterfoil_admissions_total{result=\"admitted\"}", 3),
+            ("counterfoil_admissions_total{result=\"refused\"}", 2),
+            ("counterfoil_holds_total", 5),
+        ];
+        let samples = samples.map(|(name, value)| (name.to_owned(), value)).into();
+        let expected = "# HELP counterfoil_admissions_total New jobs by result.\n\
+            # TYPE counterfoil_admissions_total counter\n\
+            counterfoil_admissions_total{result=\"admitted\"} 3\n\
+            counterfoil_admissions_total{result=\"refused\"} 2\n\
+            # HELP counterfoil_events Stored events by status.\n\
+            # TYPE counterfoil_events gauge\n\
+            counterfoil_events{status=\"dead\"} 1\n\
+            # HELP counterfoil_holds_total Holds.\n\
+            # TYPE counterfoil_holds_total counter\n\
+            counterfoil_holds_total 5\n";
+        assert_eq!(written(&samples), expected);
+    }
+}

@@ -1,0 +1,102 @@
+//! The provider's webhooks.
+
+use super::super::request::Method::{Get, Post};
+use super::Kind::{Id, Moment, Text, Word};
+use super::{Area, Operation, empty, items, json, may, must, other, route};
+
+const EVENT: &str = r#"{"id": "evt_0198", "event_id": "event_0198", "type": "customer.plan_changed",
+"account": "acme", "status": "applied", "result": "the plan is pro", "seen": 1, "attempts": 1,
+"next_at": null, "occurred_at": "2026-10-20T15:29:00.000Z",
+"received_at": "2026-10-20T15:29:01.000Z", "receipts": [], "payload": {}}"#;
+
+const STATUSES: &[&str] = &[
+    "received",
+    "processing",
+    "waiting",
+    "failed",
+    "applied",
+    "ignored",
+    "skipped",
+    "dead",
+];
+
+pub(super) const AREA: Area = Area {
+    name: "Inbox",
+    about: "A stored event is applied exactly once in effect, in any order, after any crash.",
+    operations: OPERATIONS,
+};
+
+const OPERATIONS: &[Operation] = &[
+    route(Post, "/webhooks/kinde", "Receive an event")
+        .details("The body is the JWT, whatever the content type. 200 means stored, not applied.")
+        .answers(&[other(200, "Stored now, or a copy.", "application/json")])
+        .problems(&[
+            "invalid_jwt",
+            "invalid_signature",
+            "stale",
+            "too_large",
+            "unavailable",
+        ]),
+    route(Get, "/v1/events", "List events")
+        .query(&[
+            may("account", Id, "Only this account's."),
+            may("status", Word(STATUSES), "Only these."),
+            may("type", Text, "Only this type."),
+            may("from", Moment, "Received from then on."),
+            may("to", Moment, "Received before then."),
+        ])
+        .list()
+        .answers(&[items("Newest first; an account sees its own.", EVENT)]),
+    route(Get, "/v1/events/{id}", "Read an event").answers(&[json(
+        200,
+        "`payload` for the operator only.",
+        EVENT,
+    )]),
+    route(Post, "/v1/events/{id}/replay", "Apply an ended event again")
+        .answers(&[json(
+            202,
+            "Back in the queue.",
+            r#"{"id": "evt_0198", "status": "waiting"}"#,
+        )])
+        .problems(&["event_in_work"]),
+    route(Post, "/v1/events/replay", "Apply many ended events again")
+        .body(&[
+            must("status", Word(STATUSES), "Which."),
+            may("type", Text, "Only this type."),
+            may("since", Moment, "Received from then on."),
+            may("until", Moment, "Received before then."),
+        ])
+        .answers(&[json(
+            202,
+            "So many are back in the queue.",
+            r#"{"queued": 3}"#,
+        )]),
+    route(
+        Post,
+        "/v1/events/{id}/skip",
+        "Give an event up, with a reason",
+    )
+    .body(&[must("reason", Text, "Why.")])
+    .answers(&[json(
+        202,
+        "Skipped.",
+        r#"{"id": "evt_0198", "status": "skipped"}"#,
+    )])
+    .problems(&["event_in_work"]),
+    route(
+        Get,
+        "/billing/return",
+        "Come back from the provider's checkout",
+    )
+    .details("For a signed-in account: reads the plan, then leads to APP_URL.")
+    .query(&[may(
+        "to",
+        Text,
+        "A path; begins with one `/`, holds no `\\`.",
+    )])
+    .answers(&[empty(
+        303,
+        "To APP_URL and the path; to /signin without a session.",
+    )])
+    .problems(&["invalid_field", "no_customer", "not_configured"]),
+];

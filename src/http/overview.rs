@@ -1,0 +1,110 @@
+//! What the overview shows, read from both databases.
+
+use super::app::Call;
+use super::list::Page;
+use super::reply::{Answer, Failure, Response};
+use crate::accounts::{Account, store};
+use crate::fault::Fault;
+use crate::pages::{self, AccountLine, Counts, Overview};
+use crate::ports::{Db, Row, Statement};
+use crate::units::Millis;
+use crate::world::World;
+
+/// `GET /app`: an account is sent to its own page.
+pub async fn overview(call: Call) -> Answer {
+    if let Some(own) = call.caller()?.account_id.as_ref() {
+        return Ok(Response::see_other(&format!("/app/accounts/{own}")));
+    }
+    let page = Page::of(&call.request)?;
+    let view = load(&call.world, &page, call.now).await?;
+    Ok(super::pages::html(
+        200,
+        pages::overview(&call.viewer(), &view),
+    ))
+}
+
+async fn load(world: &World, page: &Page, now: Millis) -> Result<Overview, Failure> {
+    let (db, ledger) = (&*world.db, &*world.ledger);
+    let rows = store::list(db, page.after_or_first(), page.rows()).await?;
+    let (accounts, next) = page.cut(rows, |account| account.account_id.to_string());
+    let control = one(
+        db,
+        "select (select count(*) from account where demo = 0) as accounts, \
+         (select count(*) from link) as links, \
+         (select count(*) from account where payment = 'overdue' and demo = 0) as overdue, \
+         (select count(*) from alert where next_at_ms is not null) as alerts",
+    )
+    .await?;
+    let ledgers = one(
+        ledger,
+        "select (select count(*) from review where closed_at_ms is null) as review, \
+         (select count(*) from feed where due_at_ms is not null) as busy",
+    )
+    .await?;
+    let count = |row: &Row, label, name, href, watch| {
+        let value = row.int(name)?;
+        Ok::<_, Fault>(Counts {
+            label,
+            value,
+            href,
+            watch,
+        })
+    };
+    let counts = vec![
+        count(&control, "accounts", "accounts", Some("#accounts"), false)?,
+        count(&control, "links", "links", Some("/app/links"), false)?,
+        count(&ledgers, "objects with something due", "busy", None, false)?,
+        count(
+            &ledgers,
+            "to be looked at",
+            "review",
+            Some("/app/reconcile"),
+            true,
+        )?,
+        count(&control, "overdue payments", "overdue", None, true)?,
+        count(&control, "alerts not sent", "alerts", None, true)?,
+    ];
+    Ok(Overview {
+        counts,
+        features: features(ledger).await?,
+        events: events(db).await?,
+        runs: Vec::new(),
+        accounts: accounts.iter().map(|account| line(account, now)).collect(),
+        next,
+        read_at: now,
+    })
+}
+
+async fn one(db: &dyn Db, sql: &str) -> Result<Row, Fault> {
+    let rows = db.query(Statement::new(sql, vec![])).await?;
+    rows.into_iter()
+        .next()
+        .ok_or_else(|| Fault::unreadable("count", "no row"))
+}
+
+async fn features(ledger: &dyn Db) -> Result<Vec<(String, i64, i64)>, Fault> {
+    let sql = "select feature, sum(total) as total from counter group by feature order by feature";
+    let rows = ledger.query(Statement::new(sql, vec![])).await?;
+    rows.iter()
+        .map(|row| Ok((row.text("feature")?.to_owned(), row.int("total")?, 0)))
+        .collect()
+}
+
+async fn events(db: &dyn Db) -> Result<Vec<(String, i64)>, Fault> {
+    let sql = "select status, count(*) as events from event group by status order by status";
+    let rows = db.query(Statement::new(sql, vec![])).await?;
+    rows.iter()
+        .map(|row| Ok((row.text("status")?.to_owned(), row.int("events")?)))
+        .collect()
+}
+
+fn line(account: &Account, now: Millis) -> AccountLine {
+    let cycle = account.cycle_at(now);
+    AccountLine {
+        id: account.account_id.to_string(),
+        name: account.name.clone(),
+        plan: account.plan.to_string(),
+        payment: account.payment.clone(),
+        cycle: (cycle.name.to_string(), cycle.ends_at),
+    }
+}

@@ -1,0 +1,173 @@
+//! `/docs`: the description of the API as a page, written from the same data as
+//! `/openapi.json`.
+
+use maud::{Markup, html};
+
+use super::{Viewer, frame};
+use crate::http::openapi::{
+    AREAS, Area, Content, Field, Kind, Operation, PROBLEMS, example, roles,
+};
+
+/// The page.
+pub fn docs(viewer: &Viewer) -> String {
+    frame(
+        "API",
+        viewer,
+        &html! {
+            p {
+                "JSON in, JSON out. The same as OpenAPI 3.1: "
+                a href="/openapi.json" { "/openapi.json" } "."
+            }
+            (rules())
+            ul.columns {
+                @for area in AREAS { li { a href={ "#" (slug(area.name)) } { (area.name) } } }
+                li { a href="#problems" { "Problems" } }
+            }
+            @for area in AREAS { (section(area)) }
+            (problems())
+        },
+    )
+}
+
+fn rules() -> Markup {
+    html! {
+        h2 { "For every route" }
+        ul {
+            li {
+                code { "Authorization: Bearer TOKEN" }
+                ": the operator's, a backend's, or an account's API key. Operator and backend name "
+                "the account with " code { "?account=ID" } "; an API key has its own."
+            }
+            li {
+                "Amounts are whole JSON numbers up to 9,007,199,254,740,991. Times are RFC 3339; "
+                "answers are in UTC with milliseconds."
+            }
+            li {
+                "Lists take " code { "?limit=" } " (50, at most 500) and " code { "&after=" }
+                " and answer " code { "{items, next}" } "."
+            }
+            li {
+                "Errors are " code { "application/problem+json" } " with a stable "
+                code { "code" } ". A 503 with " code { "Retry-After" } " is safe to try again. "
+                "Every answer carries " code { "X-Request-Id" } "."
+            }
+            li { "Looked at in this order: path 404, method 405, token 401, role 403, size 413, "
+                "JSON 400, account 422 or 404, body 422, then the thing itself." }
+        }
+    }
+}
+
+fn section(area: &Area) -> Markup {
+    html! {
+        h2 id=(slug(area.name)) { (area.name) }
+        p { (area.about) }
+        @for operation in area.operations { (one(operation)) }
+    }
+}
+
+fn one(operation: &Operation) -> Markup {
+    html! {
+        section.panel.route {
+            h3 {
+                code { (operation.method.name()) " " (operation.pattern) }
+                " " (operation.summary)
+            }
+            p.soft { (who(operation)) }
+            @if !operation.details.is_empty() { p { (operation.details) } }
+            @if !operation.query.is_empty() { (fields("Query", operation.query)) }
+            @if !operation.body.is_empty() { (fields("Body", operation.body)) }
+            @for answer in operation.answers {
+                p { b { (answer.status) } " " (answer.about) }
+                @match answer.body {
+                    Content::Empty => {}
+                    Content::Json(text) => { pre { (pretty(text)) } }
+                    Content::List(text) => { pre { (pretty(text)) } }
+                    Content::Other(content_type) => { p { code { (content_type) } } }
+                }
+            }
+            @let problems = operation.all_problems();
+            @if !problems.is_empty() {
+                p.soft {
+                    "Problems: "
+                    @for (index, problem) in problems.iter().enumerate() {
+                        @if index > 0 { " · " }
+                        (problem.status) " " a href={ "#" (problem.code) } { (problem.code) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn who(operation: &Operation) -> String {
+    match roles(operation.access()) {
+        [] => "No token needed.".to_owned(),
+        roles => format!("For: {}.", roles.join(", ")),
+    }
+}
+
+fn fields(title: &str, fields: &[Field]) -> Markup {
+    html! {
+        div.scroll { table {
+            thead { tr { th { (title) } th { "Holds" } th { "Meaning" } } }
+            tbody {
+                @for field in fields {
+                    tr {
+                        td {
+                            code { (field.name) }
+                            @if field.required { " " span.badge { "required" } }
+                        }
+                        td { (kind(field.kind)) }
+                        td { (field.about) }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+fn kind(kind: Kind) -> String {
+    match kind {
+        Kind::Text => "text".to_owned(),
+        Kind::Id => "an id".to_owned(),
+        Kind::Key => "1 to 200 visible ASCII characters".to_owned(),
+        Kind::Int(min, max) => format!("a whole number, {min} to {max}"),
+        Kind::Change => "a whole number".to_owned(),
+        Kind::Amounts(min) => format!("a whole number from {min}, or one for each feature"),
+        Kind::PerFeature => "{feature: amount}".to_owned(),
+        Kind::Limits => "{feature: amount or null}".to_owned(),
+        Kind::Moment => "a time".to_owned(),
+        Kind::Url => "an address".to_owned(),
+        Kind::Bool => "true or false".to_owned(),
+        Kind::Word(words) => words.join(", "),
+        Kind::Ids => "a list of ids".to_owned(),
+        Kind::Objects => "a list of objects".to_owned(),
+        Kind::Object => "an object".to_owned(),
+    }
+}
+
+fn problems() -> Markup {
+    html! {
+        h2 #problems { "Problems" }
+        div.scroll { table {
+            thead { tr { th { "Status" } th { "Code" } th { "Meaning" } } }
+            tbody {
+                @for problem in PROBLEMS {
+                    tr id=(problem.code) {
+                        td.n { (problem.status) }
+                        td { code { (problem.code) } }
+                        td { (problem.about) }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+fn pretty(text: &str) -> String {
+    serde_json::to_string_pretty(&example(text)).unwrap_or_default()
+}
+
+fn slug(name: &str) -> String {
+    name.to_ascii_lowercase().replace(' ', "-")
+}
