@@ -4,24 +4,27 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::app::{Call, unbuilt};
-use super::auth::Role;
+use super::app::Call;
+use super::auth::{self, Role};
 use super::body::Fields;
-use super::list::Page;
+use super::list::{Page, id_param};
 use super::reply::{Answer, Failure, Problem, Response};
 use crate::accounts::change::{Change, change};
 use crate::accounts::create::{Asked, Created, create};
 use crate::accounts::keys::{self, ApiKey};
 use crate::accounts::rules::Refused;
 use crate::accounts::{Account, audit, store};
+use crate::cycle::Cycle;
 use crate::fault::Fault;
+use crate::gate;
+use crate::gate::wire::{Ask, Told};
 use crate::limits::{JOBS_PER_MINUTE_MAX, NAME_CHARS_MAX};
 use crate::moment::format;
 use crate::plans::grants;
 use crate::plans::sync::{Cause, SyncFault, sync};
 use crate::ports::Row;
 use crate::provider::ProviderFault;
-use crate::units::{AccountId, AgreementId, CustomerId, Millis};
+use crate::units::{AccountId, AgreementId, CustomerId, Millis, Units};
 use crate::world::World;
 
 impl From<Refused> for Problem {
@@ -93,9 +96,17 @@ pub async fn list_accounts(call: Call) -> Answer {
     let page = Page::of(&call.request)?;
     let rows = store::list(&*call.world.db, page.after_or_first(), page.rows()).await?;
     let (accounts, next) = page.cut(rows, |account| account.account_id.to_string());
+    let cycles: Vec<Cycle> = accounts.iter().map(|one| one.cycle_at(call.now)).collect();
+    let pairs: Vec<_> = accounts
+        .iter()
+        .zip(&cycles)
+        .map(|(account, cycle)| (&account.account_id, &cycle.name))
+        .collect();
+    let mut balances = grants::balances(&*call.world.db, &pairs).await?;
     let mut items = Vec::with_capacity(accounts.len());
-    for account in &accounts {
-        items.push(view(&call.world, account, call.now).await?);
+    for (account, cycle) in accounts.iter().zip(&cycles) {
+        let balance = balances.remove(account.account_id.as_str());
+        items.push(view_of(account, cycle, &balance.unwrap_or_default()));
     }
     Ok(Response::json(200, &json!({"items": items, "next": next})))
 }
@@ -103,10 +114,35 @@ pub async fn list_accounts(call: Call) -> Answer {
 /// `GET /v1/accounts/{id}`
 pub async fn get_account(call: Call) -> Answer {
     let account = of_path(&call).await?;
-    Ok(Response::json(
-        200,
-        &view(&call.world, &account, call.now).await?,
-    ))
+    let mut answer = view(&call.world, &account, call.now).await?;
+    insert(
+        &mut answer,
+        "budgets",
+        budgets(&call.world, &account).await?,
+    );
+    Ok(Response::json(200, &answer))
+}
+
+/// The budgets of all gated features, as the account's object has them.
+async fn budgets(world: &World, account: &Account) -> Result<Value, Fault> {
+    let features = world.settings.features.iter();
+    let gated = features.filter(|(_, feature)| feature.kind.is_gated());
+    let features = gated.map(|(name, _)| name.to_string()).collect();
+    let Told::Budgets(budgets) = gate::ask(world, account, Ask::Budget { features }).await? else {
+        return Err(Fault::unreadable("read budgets", "another answer"));
+    };
+    let views = budgets.iter().map(|budget| {
+        json!({
+            "feature": budget.feature,
+            "cycle": budget.cycle,
+            "limit": budget.limit,
+            "limit_state": budget.limit_state,
+            "used": budget.used,
+            "held": budget.held,
+            "remaining": budget.remaining,
+        })
+    });
+    Ok(views.collect())
 }
 
 /// The account of the first path segment: 404 where there is none.
@@ -286,20 +322,51 @@ fn audit_view(row: &Row) -> Result<(String, Value), Fault> {
     Ok((id, view))
 }
 
-/// `GET /billing/return`
+/// `GET /billing/return`: back from the provider's checkout, the plan is read at once. Whoever
+/// comes back is sent on also where that did not work: a follow-up and the nightly read will.
 pub async fn billing_return(call: Call) -> Answer {
-    unbuilt(&call)
+    let Some(caller) = auth::visitor(&call).await? else {
+        return Ok(auth::to_sign_in(&call.request));
+    };
+    let to = call
+        .request
+        .query_param("to")
+        .unwrap_or_else(|| "/".to_owned());
+    if !auth::is_local_path(&to) {
+        let detail = "It must be a path: one `/` first, and no `\\`.";
+        return Err(Problem::field("to", detail).into());
+    }
+    let world = &call.world;
+    let app = world.settings.app_url.as_ref();
+    let app = app.ok_or_else(|| Fault::not_configured("APP_URL"))?;
+    let id = match caller.account_id {
+        Some(own) => own,
+        None => {
+            let named = id_param(&call.request, "account", AccountId::new)?;
+            named.ok_or_else(|| Problem::field("account", "It is required."))?
+        }
+    };
+    if let Err(fault) = sync(world, &id, Cause::Checkout).await {
+        let fields = json!({"request_id": call.request_id, "account": id.as_str(),
+            "cause": format!("{fault:?}")});
+        world.log.line("warn", "billing_return.not_synced", fields);
+    }
+    Ok(Response::see_other(&format!("{app}{to}")))
 }
 
 /// An account as it is answered everywhere.
 pub async fn view(world: &World, account: &Account, now: Millis) -> Result<Value, Fault> {
     let cycle = account.cycle_at(now);
     let balance = grants::balance(&*world.db, &account.account_id, &cycle.name).await?;
-    let balance: BTreeMap<String, i64> = balance
-        .into_iter()
-        .map(|(what, units)| (what, units.get()))
+    Ok(view_of(account, &cycle, &balance))
+}
+
+fn view_of(account: &Account, cycle: &Cycle, balance: &BTreeMap<String, Units>) -> Value {
+    let balance: BTreeMap<&str, i64> = balance
+        .iter()
+        .map(|(what, units)| (what.as_str(), units.get()))
         .collect();
-    Ok(json!({
+    json!({
         "id": account.account_id.as_str(),
         "name": account.name,
         "customer_id": account.customer_id.as_ref().map(CustomerId::as_str),
@@ -319,7 +386,7 @@ pub async fn view(world: &World, account: &Account, now: Millis) -> Result<Value
             "ends_at": format(cycle.ends_at),
         },
         "balance": balance,
-    }))
+    })
 }
 
 fn insert(object: &mut Value, name: &str, value: Value) {

@@ -38,7 +38,8 @@ async fn load(world: &World, page: &Page, now: Millis) -> Result<Overview, Failu
     let ledgers = one(
         ledger,
         "select (select count(*) from review where closed_at_ms is null) as review, \
-         (select count(*) from feed where due_at_ms is not null) as busy",
+         (select count(*) from feed where due_at_ms is not null) as busy, \
+         (select count(*) from counter where version > told) as marked",
     )
     .await?;
     let count = |row: &Row, label, name, href, watch| {
@@ -68,7 +69,7 @@ async fn load(world: &World, page: &Page, now: Millis) -> Result<Overview, Failu
         counts,
         features: features(ledger).await?,
         events: events(db).await?,
-        runs: Vec::new(),
+        runs: runs(db).await?,
         accounts: accounts.iter().map(|account| line(account, now)).collect(),
         next,
         read_at: now,
@@ -83,10 +84,14 @@ async fn one(db: &dyn Db, sql: &str) -> Result<Row, Fault> {
 }
 
 async fn features(ledger: &dyn Db) -> Result<Vec<(String, i64, i64)>, Fault> {
-    let sql = "select feature, sum(total) as total from counter group by feature order by feature";
+    let sql = "select feature, sum(total) as total, sum(version > told) as marked \
+        from counter group by feature order by feature";
     let rows = ledger.query(Statement::new(sql, vec![])).await?;
     rows.iter()
-        .map(|row| Ok((row.text("feature")?.to_owned(), row.int("total")?, 0)))
+        .map(|row| {
+            let feature = row.text("feature")?.to_owned();
+            Ok((feature, row.int("total")?, row.int("marked")?))
+        })
         .collect()
 }
 
@@ -95,6 +100,19 @@ async fn events(db: &dyn Db) -> Result<Vec<(String, i64)>, Fault> {
     let rows = db.query(Statement::new(sql, vec![])).await?;
     rows.iter()
         .map(|row| Ok((row.text("status")?.to_owned(), row.int("events")?)))
+        .collect()
+}
+
+async fn runs(db: &dyn Db) -> Result<Vec<(String, Option<Millis>)>, Fault> {
+    let sql = "select name, finished_at_ms from cron order by name";
+    let rows = db.query(Statement::new(sql, vec![])).await?;
+    rows.iter()
+        .map(|row| {
+            Ok((
+                row.text("name")?.to_owned(),
+                row.opt_millis("finished_at_ms")?,
+            ))
+        })
         .collect()
 }
 

@@ -149,7 +149,7 @@ fn accounts(view: &Overview) -> Markup {
     html! {
         h2 #accounts { "Accounts" }
         form.row data-api="POST /v1/accounts" data-then="/app#accounts" {
-            label { "Id" input name="id" pattern="[A-Za-z0-9_\\-][A-Za-z0-9._\\-]*" maxlength="64"; }
+            label { "Id" input name="id" maxlength="64"; }
             label { "Name" input name="name" maxlength="200"; }
             label { "Customer at the provider" input name="customer_id" maxlength="64"; }
             button type="submit" { "Make an account" }

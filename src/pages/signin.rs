@@ -23,7 +23,8 @@ pub fn sign_in(viewer: &Viewer, dev: bool, next: &str, wrong: Option<&str>) -> S
                 input type="hidden" name="next" value=(next);
                 label {
                     "Operator token or an account's API key"
-                    input type="password" name="token" size="44" required autocomplete="current-password";
+                    input type="password" name="token" size="44" required
+                        autocomplete="current-password";
                 }
                 button type="submit" { "Sign in" }
             }

@@ -10,4 +10,5 @@
 
 mod auth;
 mod links;
+mod openapi;
 mod tidy;

@@ -132,7 +132,7 @@ const OPERATIONS: &[Operation] = &[
         r#"{"plan": "pro", "since": "2026-10-20T15:29:00.000Z", "changed": false,
         "source": "button"}"#,
     )])
-    .problems(&["no_customer"]),
+    .problems(&["no_customer", "provider_unreadable"]),
     route(Get, "/v1/audit", "Read what was done by hand")
         .query(&[may("account", Id, "Only this account's.")])
         .list()

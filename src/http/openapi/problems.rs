@@ -24,6 +24,7 @@ const fn kind(status: u16, code: &'static str, about: &'static str) -> ProblemKi
 pub static PROBLEMS: &[ProblemKind] = &[
     kind(400, "invalid_json", "The body does not parse, or is not a JSON object."),
     kind(400, "invalid_jwt", "The body is not a JWT."),
+    kind(400, "unreadable", "The request itself does not read."),
     kind(401, "unauthorized", "There is no valid token. Send Authorization: Bearer TOKEN."),
     kind(401, "invalid_signature", "The event's signature, key or kind of token is wrong."),
     kind(401, "stale", "The event was sent too long ago, or too far ahead."),
@@ -48,6 +49,7 @@ pub static PROBLEMS: &[ProblemKind] = &[
     kind(429, "rate_limited", "Too many new jobs this minute; wait for Retry-After."),
     kind(503, "limit_unknown", "The limit cannot be read, so nothing is admitted; try again."),
     kind(503, "prefetch", "A browser's prefetch is no click; a person's visit is answered."),
+    kind(503, "provider_unreadable", "The provider cannot be read now; nothing was changed."),
     kind(503, "unavailable", "Something behind this service did not answer; safe to try again."),
     kind(503, "newer_schema", "The stored data was written by a newer release."),
     kind(503, "not_configured", "A setting or secret that this needs is missing; it is named."),
