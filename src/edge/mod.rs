@@ -23,11 +23,12 @@ use serde_json::json;
 use worker::web_sys;
 use worker::{Context, Env, event};
 
-use self::platform::{AfterAnswer, Console};
+use self::platform::{AfterAnswer, Console, PlatformClock, PlatformIds};
 use crate::fault::Fault;
 use crate::http::app;
 use crate::http::reply::{Problem, Response, fault_problem};
-use crate::ports::Log;
+use crate::ports::{Clock, Ids, Log};
+use crate::world::mint;
 
 /// Says where a panic was before the instance is reset.
 #[event(start)]
@@ -43,15 +44,15 @@ async fn fetch(
     context: Context,
 ) -> worker::Result<web_sys::Response> {
     #[cfg(feature = "conformance")]
-    if request.url().ends_with(conformance::PATH) {
-        return conformance::report(&env).await;
+    if let Some(report) = conformance::report(&request.url(), &env).await {
+        return report;
     }
     let answer = answer(&request, &env, context).await;
     translate::response(&answer).or_else(|thrown| {
         let fields = json!({"status": answer.status, "cause": js::message(&thrown)});
         Console.line("error", "answer.unsendable", fields);
         let fault = Fault::unavailable("send an answer", "the platform does not take it");
-        Ok(translate::response(&fault_problem(&fault).response(""))?)
+        Ok(translate::response(&refused(&fault_problem(&fault)))?)
     })
 }
 
@@ -61,14 +62,23 @@ async fn answer(request: &web_sys::Request, env: &Env, context: Context) -> Resp
         Ok(world) => world,
         Err(fault) => {
             world::log_fault("settings.fault", &fault);
-            return fault_problem(&fault).response("");
+            return refused(&fault_problem(&fault));
         }
     };
     match translate::request(request).await {
         Ok(request) => app::handle(world, request).await,
         Err(thrown) => {
             let detail = format!("The request does not read: {}.", js::message(&thrown));
-            Problem::new(400, "unreadable", detail).response("")
+            refused(&Problem::new(400, "unreadable", detail))
         }
     }
+}
+
+/// The answer to a request that never came to the router.
+fn refused(problem: &Problem) -> Response {
+    let random = PlatformIds.random().unwrap_or_default();
+    let request_id = mint("req_", PlatformClock.read(), random);
+    problem
+        .response(&request_id)
+        .with("x-request-id", request_id)
 }
