@@ -6,12 +6,15 @@ use std::cell::Cell;
 use crate::accounts::memory::Remembered;
 use crate::ledger::{clicks, cycles};
 use crate::links;
+use crate::units::Millis;
 
 /// The memory of one isolate.
 #[derive(Default)]
 pub struct Isolate {
     /// The stand-in's clock offset as last heard, in milliseconds; zero without the stand-in.
     pub clock_offset_ms: Cell<i64>,
+    /// When that was heard, by the machine's clock.
+    pub clock_heard_at: Cell<Option<Millis>>,
     /// API keys, accounts, and the session key that was made here.
     pub accounts: Remembered,
     /// Links, for redirects that ask no database.

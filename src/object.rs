@@ -99,7 +99,8 @@ impl Object {
         Ok(machine.max(last))
     }
 
-    fn clock_offset_ms(&self) -> Result<i64, Fault> {
+    /// The stored offset of the stand-in's clock; zero where none was.
+    pub fn clock_offset_ms(&self) -> Result<i64, Fault> {
         Ok(self.number("clock_offset_ms")?.unwrap_or(0))
     }
 
@@ -110,6 +111,11 @@ impl Object {
                 .map_err(|_| Fault::unreadable("read object_meta", name))
         })
         .transpose()
+    }
+
+    /// Whether an offset was stored; new storage has none.
+    pub fn knows_clock_offset(&self) -> Result<bool, Fault> {
+        Ok(self.meta("clock_offset_ms")?.is_some())
     }
 
     /// Stores the stand-in's clock offset.

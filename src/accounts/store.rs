@@ -81,6 +81,17 @@ pub async fn gauges(db: &dyn Db) -> Result<Vec<(String, i64)>, Fault> {
     ])
 }
 
+/// The ids of all accounts, demo ones too, in their order.
+pub async fn ids_after(db: &dyn Db, after: &str, rows: i64) -> Result<Vec<AccountId>, Fault> {
+    let sql = "select account_id from account where account_id > ?1 \
+         order by account_id limit cast(?2 as integer)";
+    let found = db.query(Statement::new(sql, params![after, rows])).await?;
+    found
+        .iter()
+        .map(|row| row.id("account_id", AccountId::new))
+        .collect()
+}
+
 /// The normalised body that an account was made with.
 pub async fn created_with(db: &dyn Db, account_id: &AccountId) -> Result<Option<String>, Fault> {
     let sql = "select created_with from account where account_id = ?1";

@@ -13,7 +13,7 @@ use super::signatures::WebCrypto;
 use super::transport::Outside;
 use crate::fault::Fault;
 use crate::isolate::Isolate;
-use crate::ports::{Background, Db, Log, Objects, Transport};
+use crate::ports::{Background, Clock, Db, Log, Objects, Timer, Transport};
 use crate::provider::kinde::Kinde;
 use crate::settings::Settings;
 use crate::world::World;
@@ -39,7 +39,12 @@ fn make(env: &Env, background: Rc<dyn Background>) -> Result<World, Fault> {
     let db: Rc<dyn Db> = Rc::new(Database::new(env.clone(), "DB"));
     let objects: Rc<dyn Objects> = Rc::new(Stubs::new(env.clone()));
     let transport: Rc<dyn Transport> = Rc::new(Outside);
-    let provider = Kinde::of_settings(&settings, &db, &objects, &transport);
+    let clock: Rc<dyn Clock> = Rc::new(PlatformClock);
+    let timer: Rc<dyn Timer> = Rc::new(PlatformTimer);
+    let isolate = Rc::new(Isolate::default());
+    let provider = Kinde::of_settings(
+        &settings, &db, &objects, &transport, &clock, &timer, &isolate,
+    );
     Ok(World {
         settings,
         db,
@@ -48,12 +53,12 @@ fn make(env: &Env, background: Rc<dyn Background>) -> Result<World, Fault> {
         transport,
         provider: Rc::new(provider),
         signatures: Rc::new(WebCrypto),
-        clock: Rc::new(PlatformClock),
+        clock,
         ids: Rc::new(PlatformIds),
         background,
-        timer: Rc::new(PlatformTimer),
+        timer,
         log: Rc::new(Console),
-        isolate: Rc::new(Isolate::default()),
+        isolate,
     })
 }
 

@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::limits::{LIMIT_PAUSE_MS, LIMIT_PAUSE_MS_MAX, LIMIT_READS_MAX};
 use crate::object::Object;
 use crate::ports::transact;
+use crate::provider::standin::clock;
 use crate::provider::{Limits, ProviderFault};
 
 /// One account's object, awake.
@@ -54,6 +55,7 @@ impl AccountObject {
     /// Answers a message.
     pub async fn ask(&self, message: &str) -> Result<String, Fault> {
         self.object.wake(STEPS)?;
+        clock::learn(&self.object).await?;
         let outcome = match AccountAsk::of_json(message) {
             Ok(ask) => self.answer(&ask).await,
             Err(fault) => Err(fault),

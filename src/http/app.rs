@@ -12,11 +12,12 @@ use serde_json::json;
 use super::auth::{self, Caller};
 use super::body::Fields;
 use super::reply::{Answer, Failure, Problem, Response, fault_problem};
-use super::request::{Method, Request};
+use super::request::{Method, Request, segments};
 use super::route::{Endpoint, Found, Spec, find};
 use crate::accounts::Account;
 use crate::pages::Viewer;
 use crate::ports::Later;
+use crate::provider::standin::clock;
 use crate::units::Millis;
 use crate::world::World;
 
@@ -91,6 +92,7 @@ impl Call {
 
 /// Answers a request. Never fails: a fault becomes a 503 and one line in the log.
 pub async fn handle(world: Rc<World>, request: Request) -> Response {
+    clock::refresh(&world).await;
     let request_id = world.mint("req_").unwrap_or_else(|_| "req_0".to_owned());
     let head = request.method == Method::Head;
     let mut response = match route(&world, request, &request_id).await {
@@ -110,8 +112,12 @@ pub async fn handle(world: Rc<World>, request: Request) -> Response {
 }
 
 async fn route(world: &Rc<World>, request: Request, request_id: &str) -> Answer {
+    let has_stand_in = world.settings.has_stand_in();
     let (spec, path_values) = match find(request.method, &request.path) {
         Found::Route(spec, _) if !is_served(spec.endpoint, world) => {
+            return Err(Problem::not_found().into());
+        }
+        Found::OtherMethod(_) if is_stand_ins(&request.path) && !has_stand_in => {
             return Err(Problem::not_found().into());
         }
         Found::Route(spec, values) => (spec, values),
@@ -140,6 +146,10 @@ async fn route(world: &Rc<World>, request: Request, request_id: &str) -> Answer 
         return Ok(answer);
     }
     dispatch(spec.endpoint, call).await
+}
+
+fn is_stand_ins(path: &str) -> bool {
+    segments(path).is_some_and(|parts| parts.first().is_some_and(|first| first == "standin"))
 }
 
 /// What needs the stand-in is not there without it.

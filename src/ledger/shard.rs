@@ -18,6 +18,7 @@ use crate::fault::Fault;
 use crate::object::Object;
 use crate::params;
 use crate::ports::{ObjectName, transact};
+use crate::provider::standin::clock;
 use crate::units::{Millis, hex};
 
 const STEPS: &[&[&str]] = &[feed::STEP, STEP];
@@ -56,6 +57,7 @@ impl ShardObject {
     /// Answers a message.
     pub async fn ask(&self, message: &str) -> Result<String, Fault> {
         self.wake()?;
+        clock::learn(&self.object).await?;
         let outcome = self.answer(message).await;
         self.object.arm().await?;
         outcome

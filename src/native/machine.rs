@@ -75,7 +75,18 @@ impl Machine {
         let db = gear.db("DB", Rc::new(control.clone()));
         let as_objects = gear.objects(Rc::<ObjectPool>::clone(&objects));
         let transport: Rc<dyn Transport> = Rc::new(NoNetwork);
-        let provider = Kinde::of_settings(&settings, &db, &as_objects, &transport);
+        let as_clock: Rc<dyn Clock> = Rc::<ManualClock>::clone(&clock);
+        let timer = gear.timer();
+        let isolate = Rc::new(Isolate::default());
+        let provider = Kinde::of_settings(
+            &settings,
+            &db,
+            &as_objects,
+            &transport,
+            &as_clock,
+            &timer,
+            &isolate,
+        );
         let world = Rc::new(World {
             settings,
             db,
@@ -84,12 +95,12 @@ impl Machine {
             transport,
             provider: Rc::new(provider),
             signatures: Rc::new(super::signatures::NativeSignatures::default()),
-            clock: Rc::<ManualClock>::clone(&clock),
+            clock: as_clock,
             ids: Rc::new(CountingIds::default()),
             background: Rc::<Queue>::clone(&background),
-            timer: gear.timer(),
+            timer,
             log: Rc::<Lines>::clone(&log),
-            isolate: Rc::new(Isolate::default()),
+            isolate,
         });
         objects.world.replace(Some(Rc::clone(&world)));
         Ok(Self {

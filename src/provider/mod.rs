@@ -8,6 +8,8 @@
 
 pub mod kinde;
 pub mod standin;
+mod token;
+mod wire;
 
 use std::collections::BTreeMap;
 
@@ -24,7 +26,8 @@ pub enum FeatureLimit {
 }
 
 /// A complete answer about limits: the provider's feature key → its limit. A feature that is not
-/// in it is not in the plan. Of two entitlements of one key the larger counts.
+/// in it is not in the plan. Of two entitlements of one key the larger counts. Fixed charges are
+/// in it too: look up the features that you know. A wholly empty one names no plan at all.
 pub type Limits = BTreeMap<String, FeatureLimit>;
 
 /// One agreement (subscription) of a customer.
@@ -44,7 +47,9 @@ pub struct Agreement {
     pub feature_keys: Vec<String>,
 }
 
-/// A complete list of a customer's agreements, and when the plans were subscribed to.
+/// A complete list of a customer's agreements, and when the plans were subscribed to, as far as an
+/// anchor may depend on it: where every period is known and none begins on the last day of a short
+/// month, `subscribed_on` is not asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agreements {
     /// In the provider's order. Empty means: a complete answer that names none.
@@ -76,6 +81,17 @@ pub enum ProviderFault {
     NotConfigured(&'static str),
 }
 
+/// A public RSA key under which the provider signs (its webhooks, and its users' tokens too).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SigningKey {
+    /// Names it in a token's header; may hold colons.
+    pub kid: String,
+    /// The modulus, base64url.
+    pub n: String,
+    /// The exponent, base64url.
+    pub e: String,
+}
+
 /// The billing provider.
 pub trait Provider {
     /// Every entitlement of the customer, all pages, or a fault; never a part.
@@ -102,4 +118,7 @@ pub trait Provider {
         agreement: &'a AgreementId,
         feature_key: &'a str,
     ) -> Later<'a, Result<Delta, ProviderFault>>;
+
+    /// The keys that the configured tenant signs with now. The address is never a token's.
+    fn signing_keys(&self) -> Later<'_, Result<Vec<SigningKey>, ProviderFault>>;
 }
