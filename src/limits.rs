@@ -3,6 +3,12 @@
 /// The largest body of a request: 256 KiB (api.md, "Rules for every route").
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
 
+/// Items of one `POST /v1/usage` (api.md).
+pub const USAGE_ITEMS_MAX: usize = 100;
+
+/// A person's reason: a sentence or two.
+pub const REASON_CHARS_MAX: usize = 500;
+
 /// Rows of a list where `?limit=` is left out, and the most it may ask for (api.md).
 pub const LIST_ROWS_DEFAULT: i64 = 50;
 /// See [`LIST_ROWS_DEFAULT`].

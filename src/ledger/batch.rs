@@ -56,6 +56,13 @@ const NO_CONFLICT: &str = concat!(
     differs!()
 );
 
+const CONFLICTING: &str = concat!(
+    rows!(),
+    "select s.entry_id, s.key from sent s join entry e on e.entry_id = s.entry_id where ",
+    differs!(),
+    " order by s.entry_id"
+);
+
 const COUNTERS: &str = concat!(
     "insert into counter (account_id, feature, cycle, total, version, changed_at_ms) ",
     rows!(),
@@ -159,6 +166,11 @@ pub fn statements(
         ));
     }
     all
+}
+
+/// The rows that are stored with other content: their `entry_id` and `key`.
+pub fn conflicting(rows_json: &str) -> Statement {
+    Statement::new(CONFLICTING, params![rows_json])
 }
 
 /// Fails the batch that it begins where one of the rows is stored with other content.

@@ -125,7 +125,7 @@ impl Entry {
             self.feature.clone(),
             self.cycle.clone(),
         );
-        let id = correction_id(&self.entry_id, reason, Some(units));
+        let id = correction_id(&self.entry_id, reason, units);
         let mut correction = Self::new(id, EntryKind::Correction, owner, units, self.occurred_at);
         correction.code.clone_from(&self.code);
         correction.job_id.clone_from(&self.job_id);
@@ -272,10 +272,15 @@ pub fn usage_id(account_id: &AccountId, key: &CallerKey) -> EntryId {
     made_of("use_", &[account_id.as_str(), key.as_str()])
 }
 
-/// The id of a correction: what it corrects, why, and by how much (`None`: by all that is left).
-pub fn correction_id(corrects: &EntryId, reason: &str, units: Option<Delta>) -> EntryId {
+/// The id of a rule's correction: what it corrects, why, and by how much.
+pub fn correction_id(corrects: &EntryId, reason: &str, units: Delta) -> EntryId {
+    made_of("cor_", &[corrects.as_str(), reason, &units.to_string()])
+}
+
+/// The id of a person's correction, never that of a rule's; `None`: all that is left.
+pub fn manual_id(corrects: &EntryId, reason: &str, units: Option<Delta>) -> EntryId {
     let units = units.map_or_else(|| "all".to_owned(), |units| units.to_string());
-    made_of("cor_", &[corrects.as_str(), reason, &units])
+    made_of("cor_", &["by hand", corrects.as_str(), reason, &units])
 }
 
 /// The id of a job's booking: account, job, feature, cycle and the booking's number.

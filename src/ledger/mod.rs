@@ -8,13 +8,15 @@
 //!
 //! Read `entry` (a row), `batch` (the SQL that takes rows in), `outbox` and `feed` (an object's
 //! stream of batches), `stream` (how far each has come), `shard` and `clicks` (how a click gets
-//! here), `usage` (plain usage and sums), `correction`; then `meter_rules` (when a meter may be
+//! here), `usage`, `correction`, `entries` (how they are read); then `meter_rules` (when a meter may be
 //! written), `meter` (the one function that writes it), `marks` (what is still to be told).
 
 pub mod batch;
 pub mod billed;
 pub mod clicks;
+pub mod correction;
 pub mod cycles;
+pub mod entries;
 pub mod entry;
 pub mod evidence;
 pub mod feed;
@@ -29,4 +31,5 @@ pub mod runs;
 pub mod shard;
 pub mod stream;
 pub mod turn_guard;
+pub mod usage;
 pub mod wire;

@@ -64,6 +64,39 @@ pub fn is_double_click(counted_at: Option<Millis>, at: Millis, window_ms: i64) -
     counted_at.is_some_and(|counted| at.since(counted).abs() < window_ms)
 }
 
+/// How far ahead of our clock a caller's may be.
+const AHEAD_MS_MAX: i64 = 300_000;
+
+/// Why a time of plain usage is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeRefused {
+    /// Its cycle has ended.
+    ClosedCycle,
+    /// More than five minutes ahead.
+    Ahead,
+}
+
+impl TimeRefused {
+    /// One sentence for people.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::ClosedCycle => "The cycle of this time has ended.",
+            Self::Ahead => "This time is more than five minutes ahead.",
+        }
+    }
+}
+
+/// Whether new usage at `at`, in a cycle that ends then, can be recorded now.
+pub fn time_of_usage(cycle_ends_at: Millis, at: Millis, now: Millis) -> Result<(), TimeRefused> {
+    if cycle_ends_at <= now {
+        return Err(TimeRefused::ClosedCycle);
+    }
+    if at.since(now) > AHEAD_MS_MAX {
+        return Err(TimeRefused::Ahead);
+    }
+    Ok(())
+}
+
 /// Why a correction is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -191,6 +224,20 @@ mod tests {
         assert!(is_double_click(Some(at(1000)), at(1), 1000));
         assert!(is_double_click(Some(at(5)), at(5), 1000));
         assert!(!is_double_click(Some(at(5)), at(5), 0));
+    }
+
+    #[test]
+    fn usage_is_recorded_until_its_cycle_ends_and_at_most_five_minutes_ahead() {
+        let at = Millis::new;
+        assert_eq!(time_of_usage(at(100), at(99), at(99)), Ok(()));
+        let closed = Err(TimeRefused::ClosedCycle);
+        assert_eq!(time_of_usage(at(100), at(99), at(100)), closed);
+        let far = at(1_000_000_000);
+        assert_eq!(time_of_usage(far, at(300_000), at(0)), Ok(()));
+        assert_eq!(
+            time_of_usage(far, at(300_001), at(0)),
+            Err(TimeRefused::Ahead)
+        );
     }
 
     #[test]
