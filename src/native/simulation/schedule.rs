@@ -26,6 +26,11 @@ impl Schedule {
         self.tasks.push(task);
     }
 
+    /// Takes over the tasks of another schedule.
+    pub fn join(&mut self, other: Self) {
+        self.tasks.extend(other.tasks);
+    }
+
     /// How many are under way.
     pub fn under_way(&self) -> usize {
         self.tasks.len()
