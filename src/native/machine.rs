@@ -19,8 +19,8 @@ use crate::isolate::Isolate;
 use crate::ledger::shard::ShardObject;
 use crate::object::Object;
 use crate::ports::{
-    Alarm, Background, Clock, Db, Ids, Incoming, Later, Log, ObjectName, Objects, Outgoing, Sql,
-    Timer, Transport,
+    Alarm, Background, Clock, Db, Ids, Incoming, Later, Log, ObjectName, Objects, Outgoing,
+    Signatures, Sql, Timer, Transport,
 };
 use crate::provider::kinde::Kinde;
 use crate::provider::standin::StandInObject;
@@ -42,7 +42,54 @@ pub struct Machine {
     pub background: Rc<Queue>,
     /// Every log line: level, event, fields.
     pub log: Rc<Lines>,
-    world: Rc<World>,
+    parts: Parts,
+    world: RefCell<Rc<World>>,
+}
+
+/// What a world is made of but for its isolate's memory.
+struct Parts {
+    settings: Rc<Settings>,
+    db: Rc<dyn Db>,
+    ledger: Rc<dyn Db>,
+    objects: Rc<dyn Objects>,
+    transport: Rc<dyn Transport>,
+    signatures: Rc<dyn Signatures>,
+    clock: Rc<dyn Clock>,
+    ids: Rc<dyn Ids>,
+    background: Rc<dyn Background>,
+    timer: Rc<dyn Timer>,
+    log: Rc<dyn Log>,
+}
+
+impl Parts {
+    /// The world of a new isolate, which remembers nothing yet.
+    fn world(&self) -> Rc<World> {
+        let isolate = Rc::new(Isolate::default());
+        let provider = Kinde::of_settings(
+            &self.settings,
+            &self.db,
+            &self.objects,
+            &self.transport,
+            &self.clock,
+            &self.timer,
+            &isolate,
+        );
+        Rc::new(World {
+            settings: Rc::clone(&self.settings),
+            db: Rc::clone(&self.db),
+            ledger: Rc::clone(&self.ledger),
+            objects: Rc::clone(&self.objects),
+            transport: Rc::clone(&self.transport),
+            provider: Rc::new(provider),
+            signatures: Rc::clone(&self.signatures),
+            clock: Rc::clone(&self.clock),
+            ids: Rc::clone(&self.ids),
+            background: Rc::clone(&self.background),
+            timer: Rc::clone(&self.timer),
+            log: Rc::clone(&self.log),
+            isolate,
+        })
+    }
 }
 
 impl Machine {
@@ -72,36 +119,20 @@ impl Machine {
         let objects = Rc::new(ObjectPool::of_gear(Rc::clone(&gear)));
         let background = Rc::new(Queue::default());
         let log = Rc::new(Lines::default());
-        let db = gear.db("DB", Rc::new(control.clone()));
-        let as_objects = gear.objects(Rc::<ObjectPool>::clone(&objects));
-        let transport: Rc<dyn Transport> = Rc::new(NoNetwork);
-        let as_clock: Rc<dyn Clock> = Rc::<ManualClock>::clone(&clock);
-        let timer = gear.timer();
-        let isolate = Rc::new(Isolate::default());
-        let provider = Kinde::of_settings(
-            &settings,
-            &db,
-            &as_objects,
-            &transport,
-            &as_clock,
-            &timer,
-            &isolate,
-        );
-        let world = Rc::new(World {
+        let parts = Parts {
             settings,
-            db,
+            db: gear.db("DB", Rc::new(control.clone())),
             ledger: gear.db("LEDGER_0", Rc::new(ledger.clone())),
-            objects: as_objects,
-            transport,
-            provider: Rc::new(provider),
+            objects: gear.objects(Rc::<ObjectPool>::clone(&objects)),
+            transport: Rc::new(NoNetwork),
             signatures: Rc::new(super::signatures::NativeSignatures::default()),
-            clock: as_clock,
+            clock: Rc::<ManualClock>::clone(&clock),
             ids: Rc::new(CountingIds::default()),
             background: Rc::<Queue>::clone(&background),
-            timer,
+            timer: gear.timer(),
             log: Rc::<Lines>::clone(&log),
-            isolate,
-        });
+        };
+        let world = parts.world();
         objects.world.replace(Some(Rc::clone(&world)));
         Ok(Self {
             control,
@@ -110,13 +141,22 @@ impl Machine {
             objects,
             background,
             log,
-            world,
+            parts,
+            world: RefCell::new(world),
         })
+    }
+
+    /// A new isolate: everything that was only remembered is forgotten, what is stored stays.
+    pub fn restart(&self) {
+        self.objects.evict_all();
+        let world = self.parts.world();
+        self.objects.world.replace(Some(Rc::clone(&world)));
+        self.world.replace(world);
     }
 
     /// What requests and cron ticks are given.
     pub fn world(&self) -> Rc<World> {
-        Rc::clone(&self.world)
+        Rc::clone(&self.world.borrow())
     }
 
     /// Answers a request, then does the work that was left for after the answer.
@@ -246,8 +286,14 @@ impl Ids for CountingIds {
 pub struct Queue(RefCell<VecDeque<Later<'static, ()>>>);
 
 impl Queue {
-    fn take(&self) -> Option<Later<'static, ()>> {
+    /// The oldest work that nobody has begun.
+    pub fn take(&self) -> Option<Later<'static, ()>> {
         self.0.borrow_mut().pop_front()
+    }
+
+    /// Whether no work waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
     }
 }
 
@@ -341,6 +387,12 @@ impl ObjectPool {
         }
     }
 
+    /// Ends the circle between the objects and their world, so that both can be freed.
+    pub fn forget_world(&self) {
+        self.evict_all();
+        self.world.replace(None);
+    }
+
     /// Drops every object's memory; storage and alarms stay.
     pub fn evict_all(&self) {
         for slot in self.slots.borrow_mut().values_mut() {
@@ -373,7 +425,17 @@ impl ObjectPool {
         }
     }
 
-    fn take_due(&self, now: Millis) -> Option<ObjectName> {
+    /// Fires an object's alarm again, as the platform does after a failure.
+    pub fn repeat_alarm(&self, name: &ObjectName, at: Millis) {
+        if let Some(slot) = self.slots.borrow().get(name)
+            && slot.alarm.0.get().is_none()
+        {
+            slot.alarm.0.set(Some(at));
+        }
+    }
+
+    /// The object whose alarm is due first; its alarm is then no longer set.
+    pub fn take_due(&self, now: Millis) -> Option<ObjectName> {
         let slots = self.slots.borrow();
         let due = |slot: &Slot| slot.alarm.0.get().filter(|at| *at <= now);
         let (_, name) = slots
@@ -417,7 +479,8 @@ impl ObjectPool {
         Ok(awake)
     }
 
-    async fn alarm(&self, name: &ObjectName) -> Result<(), Fault> {
+    /// Hands an object its alarm.
+    pub async fn alarm(&self, name: &ObjectName) -> Result<(), Fault> {
         match self.awake(name)? {
             Awake::Account(object) => object.alarm().await,
             Awake::Shard(object) => object.alarm().await,
