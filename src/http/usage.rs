@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::app::Call;
 use super::body::Fields;
@@ -53,24 +53,31 @@ fn usage_view(cycle: &Cycle, days: &BTreeMap<Option<i64>, Sums>, by_day: bool) -
         }
     }
     let mut view = sums_view(&whole);
-    view["cycle"] = json!(cycle.name.as_str());
-    view["starts_at"] = json!(moment::format(cycle.starts_at));
-    view["ends_at"] = json!(moment::format(cycle.ends_at));
+    view.insert("cycle".to_owned(), json!(cycle.name.as_str()));
+    view.insert(
+        "starts_at".to_owned(),
+        json!(moment::format(cycle.starts_at)),
+    );
+    view.insert("ends_at".to_owned(), json!(moment::format(cycle.ends_at)));
     if by_day {
         let days = days.iter().filter_map(|(day, sums)| {
-            let mut view = sums_view(sums);
             let at = moment::format(Millis::new((*day)?.saturating_mul(DAY_MS)));
-            view["day"] = json!(at.get(..10)?);
-            Some(view)
+            let mut view = sums_view(sums);
+            view.insert("day".to_owned(), json!(at.get(..10)?));
+            Some(Value::Object(view))
         });
-        view["days"] = days.collect();
+        view.insert("days".to_owned(), days.collect());
     }
-    view
+    Value::Object(view)
 }
 
-fn sums_view(sums: &Sums) -> Value {
-    json!({"total": sums.total(), "gross": sums.gross, "corrected": sums.corrected,
-        "carried": sums.carried})
+fn sums_view(sums: &Sums) -> Map<String, Value> {
+    let mut view = Map::new();
+    view.insert("total".to_owned(), json!(sums.total()));
+    view.insert("gross".to_owned(), json!(sums.gross));
+    view.insert("corrected".to_owned(), json!(sums.corrected));
+    view.insert("carried".to_owned(), json!(sums.carried));
+    view
 }
 
 /// The feature of the query, clicks where none is named: 422 where it is not metered.

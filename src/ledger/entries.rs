@@ -9,7 +9,9 @@ use crate::fault::Fault;
 use crate::moment;
 use crate::params;
 use crate::ports::{Db, Row, Statement, Value};
-use crate::units::{AccountId, CycleName, Delta, EntryId, FeatureName, JobId, LinkCode, Millis};
+use crate::units::{
+    AccountId, CallerKey, CycleName, Delta, EntryId, FeatureName, JobId, LinkCode, Millis,
+};
 
 /// An entry in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ impl Recorded {
         let further = [
             ("code", entry.code.as_ref().map(LinkCode::as_str)),
             ("job_id", entry.job_id.as_ref().map(JobId::as_str)),
-            ("key", entry.key.as_ref().map(|key| key.as_str())),
+            ("key", entry.key.as_ref().map(CallerKey::as_str)),
             ("corrects", entry.corrects.as_ref().map(EntryId::as_str)),
             ("reason", entry.reason.as_deref()),
             ("rule", entry.rule.as_deref()),
