@@ -17,7 +17,7 @@ use crate::accounts::{Account, audit, store};
 use crate::cycle::Cycle;
 use crate::fault::Fault;
 use crate::gate;
-use crate::gate::wire::{Ask, Told};
+use crate::gate::wire::{Ask, BudgetView, Told};
 use crate::limits::{JOBS_PER_MINUTE_MAX, NAME_CHARS_MAX};
 use crate::moment::format;
 use crate::plans::grants;
@@ -115,34 +115,33 @@ pub async fn list_accounts(call: Call) -> Answer {
 pub async fn get_account(call: Call) -> Answer {
     let account = of_path(&call).await?;
     let mut answer = view(&call.world, &account, call.now).await?;
-    insert(
-        &mut answer,
-        "budgets",
-        budgets(&call.world, &account).await?,
-    );
+    let budgets = budgets(&call.world, &account).await?;
+    let budgets = budgets.iter().map(budget_view).collect();
+    insert(&mut answer, "budgets", budgets);
     Ok(Response::json(200, &answer))
 }
 
 /// The budgets of all gated features, as the account's object has them.
-async fn budgets(world: &World, account: &Account) -> Result<Value, Fault> {
+pub async fn budgets(world: &World, account: &Account) -> Result<Vec<BudgetView>, Fault> {
     let features = world.settings.features.iter();
     let gated = features.filter(|(_, feature)| feature.kind.is_gated());
     let features = gated.map(|(name, _)| name.to_string()).collect();
-    let Told::Budgets(budgets) = gate::ask(world, account, Ask::Budget { features }).await? else {
-        return Err(Fault::unreadable("read budgets", "another answer"));
-    };
-    let views = budgets.iter().map(|budget| {
-        json!({
-            "feature": budget.feature,
-            "cycle": budget.cycle,
-            "limit": budget.limit,
-            "limit_state": budget.limit_state,
-            "used": budget.used,
-            "held": budget.held,
-            "remaining": budget.remaining,
-        })
-    });
-    Ok(views.collect())
+    match gate::ask(world, account, Ask::Budget { features }).await? {
+        Told::Budgets(budgets) => Ok(budgets),
+        _ => Err(Fault::unreadable("read budgets", "another answer")),
+    }
+}
+
+fn budget_view(budget: &BudgetView) -> Value {
+    json!({
+        "feature": budget.feature,
+        "cycle": budget.cycle,
+        "limit": budget.limit,
+        "limit_state": budget.limit_state,
+        "used": budget.used,
+        "held": budget.held,
+        "remaining": budget.remaining,
+    })
 }
 
 /// The account of the first path segment: 404 where there is none.

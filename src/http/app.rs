@@ -95,8 +95,10 @@ pub async fn handle(world: Rc<World>, request: Request) -> Response {
     clock::refresh(&world).await;
     let request_id = world.mint("req_").unwrap_or_else(|_| "req_0".to_owned());
     let head = request.method == Method::Head;
+    let browser = wants_page(&request);
     let mut response = match route(&world, request, &request_id).await {
         Ok(response) => response,
+        Err(Failure::Refused(problem)) if browser => super::pages::instead(&problem, &request_id),
         Err(Failure::Refused(problem)) => problem.response(&request_id),
         Err(Failure::Fault(fault)) => {
             let fields = json!({"request_id": request_id, "code": fault.code(),
@@ -109,6 +111,14 @@ pub async fn handle(world: Rc<World>, request: Request) -> Response {
         response.body.clear();
     }
     response.with("x-request-id", request_id)
+}
+
+/// Whether a browser asks for a page, and so is told of a problem by one.
+fn wants_page(request: &Request) -> bool {
+    let page = request.path.starts_with("/app") || request.path.starts_with("/signin");
+    page && request
+        .header("accept")
+        .is_some_and(|accept| accept.contains("text/html"))
 }
 
 async fn route(world: &Rc<World>, request: Request, request_id: &str) -> Answer {
@@ -177,7 +187,7 @@ fn dispatch(endpoint: Endpoint, call: Call) -> Later<'static, Answer> {
         Endpoint::RunEngineRoom => Box::pin(super::pages::run_engine_room(call)),
         Endpoint::LinksPage => Box::pin(super::pages::links_page(call)),
         Endpoint::JobsPage => Box::pin(super::pages::jobs_page(call)),
-        Endpoint::AccountPage => Box::pin(super::pages::account_page(call)),
+        Endpoint::AccountPage => Box::pin(super::account_page::account_page(call)),
         Endpoint::EventsPage => Box::pin(super::pages::events_page(call)),
         Endpoint::Style => Box::pin(super::pages::style(call)),
         Endpoint::Script => Box::pin(super::pages::script(call)),

@@ -1,6 +1,7 @@
 //! HTTP: every URL in `route`, who may use it in `auth`, the way of a request in `app`; one file
 //! of handlers for each part of the contract.
 
+pub mod account_page;
 pub mod accounts;
 pub mod app;
 pub mod auth;

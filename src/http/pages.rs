@@ -1,7 +1,7 @@
 //! The pages: load view structs, hand them to `crate::pages`.
 
 use super::app::{Call, unbuilt};
-use super::reply::{Answer, Response};
+use super::reply::{Answer, Problem, Response};
 use crate::pages;
 
 /// A page's answer: nothing but our own style and script is loaded or run.
@@ -9,6 +9,12 @@ pub fn html(status: u16, page: String) -> Response {
     let policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
         connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
     Response::html(status, page).with("content-security-policy", policy)
+}
+
+/// A problem, for a browser that asked for a page.
+pub fn instead(problem: &Problem, request_id: &str) -> Response {
+    let page = pages::no_page(problem.status, &problem.detail, request_id);
+    html(problem.status, page)
 }
 
 /// `GET /`
@@ -48,11 +54,6 @@ pub async fn links_page(call: Call) -> Answer {
 
 /// `GET /app/jobs`
 pub async fn jobs_page(call: Call) -> Answer {
-    unbuilt(&call)
-}
-
-/// `GET /app/accounts/{id}`
-pub async fn account_page(call: Call) -> Answer {
     unbuilt(&call)
 }
 

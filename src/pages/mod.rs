@@ -3,15 +3,17 @@
 //! Every page is [`frame`]d. Pages work without script; `script.js` sends a form that has
 //! `data-api="POST /v1/…"` as JSON with the session's cookie and reloads, or shows the problem.
 
+mod account;
 mod docs;
 mod frame;
 mod overview;
 mod signin;
 
+pub use account::{AccountView, BudgetLine, KeyLine, account};
 pub use docs::docs;
 pub use frame::{Viewer, frame, moment, number};
 pub use overview::{AccountLine, Counts, Overview, overview};
-pub use signin::sign_in;
+pub use signin::{no_page, sign_in};
 
 /// `/app/style.css`
 pub const STYLE: &str = include_str!("style.css");

@@ -148,7 +148,7 @@ fn runs(view: &Overview) -> Markup {
 fn accounts(view: &Overview) -> Markup {
     html! {
         h2 #accounts { "Accounts" }
-        form.row data-api="POST /v1/accounts" data-then="/app#accounts" {
+        form.row data-api="POST /v1/accounts" data-show="api_key" {
             label { "Id" input name="id" maxlength="64"; }
             label { "Name" input name="name" maxlength="200"; }
             label { "Customer at the provider" input name="customer_id" maxlength="64"; }

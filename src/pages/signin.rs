@@ -1,4 +1,4 @@
-//! `/signin`
+//! `/signin`, and what a browser is shown instead of a page.
 
 use maud::html;
 
@@ -28,6 +28,23 @@ pub fn sign_in(viewer: &Viewer, dev: bool, next: &str, wrong: Option<&str>) -> S
                 }
                 button type="submit" { "Sign in" }
             }
+        },
+    )
+}
+
+/// Why there is no page, for a browser that asked for one.
+pub fn no_page(status: u16, detail: &str, request_id: &str) -> String {
+    let viewer = Viewer {
+        name: None,
+        account_id: None,
+        stand_in: false,
+    };
+    frame(
+        &format!("{status}"),
+        &viewer,
+        &html! {
+            p.problem { (detail) }
+            p.soft { "Request " code { (request_id) } " · " a href="/app" { "Overview" } }
         },
     )
 }

@@ -8,6 +8,7 @@
 )]
 #![allow(missing_docs)]
 
+mod accounts;
 mod auth;
 mod links;
 mod openapi;
