@@ -17,7 +17,7 @@ use crate::units::{AgreementId, Millis, PlanCode, SAFE_MAX, is_path_id};
 /// Where the Worker takes the provider's webhooks.
 const INTAKE: &str = "/webhooks/kinde";
 /// Deliveries of one event that may be asked for; nobody needs to wait for more.
-const DELIVERIES_MAX: i64 = 100;
+const DELIVERIES_MAX: i64 = 1000;
 /// Characters of what an event is told to say.
 const TEXT_CHARS_MAX: usize = 200;
 
@@ -82,7 +82,7 @@ fn answer(reply: Reply) -> Answer {
         Reply::NotFound => Err(Problem::not_found().into()),
         Reply::Wrong { field, detail } => Err(Problem::field(&field, detail).into()),
         // Over HTTP an answer cannot be lost on the way: a gateway that gave up says so.
-        Reply::Lost { why } => Err(Problem::new(504, "lost", why).into()),
+        Reply::Lost { .. } => Ok(Response::empty(504)),
         Reply::Http {
             status,
             headers,
@@ -152,7 +152,7 @@ fn fault(call: &Call) -> Result<Ask, Problem> {
     let operation = operation.ok_or_else(|| fields.wrong("operation", "It is required."))?;
     let mode = fields.opt_text("mode")?;
     let mode = mode.ok_or_else(|| fields.wrong("mode", "It is required."))?;
-    let times = fields.opt_int("times", 1, 1_000_000)?;
+    let times = fields.opt_int("times", 1, SAFE_MAX)?;
     fields.finish()?;
     Ok(Ask::PutFault {
         operation,
@@ -172,6 +172,8 @@ fn event(call: &Call) -> Result<Ask, Problem> {
     };
     let kind = text("type")?.ok_or_else(|| Problem::field("type", "It is required."))?;
     let customer_id = text("customer_id")?;
+    let customer_id =
+        customer_id.ok_or_else(|| Problem::field("customer_id", "It is required."))?;
     let event_id = text("event_id")?;
     let webhook_id = text("webhook_id")?;
     let event_timestamp = text("event_timestamp")?;

@@ -189,9 +189,7 @@ fn number_of_event(object: &Object) -> Result<i64, Fault> {
 /// The payload is the event: no issuer, audience or end, as in Kinde's own samples.
 fn payload(ask: &EventAsk, event_id: &str, now: Millis, number: i64) -> Value {
     let mut data = Map::new();
-    if let Some(customer_id) = &ask.customer_id {
-        data.insert("customer_id".to_owned(), json!(customer_id));
-    }
+    data.insert("customer_id".to_owned(), json!(ask.customer_id));
     data.extend(ask.data.clone());
     let time = |given: &Option<String>| given.clone().unwrap_or_else(|| kinde_time(now, number));
     json!({

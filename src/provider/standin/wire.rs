@@ -91,7 +91,7 @@ pub enum PlanChange {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EventAsk {
     pub r#type: String,
-    pub customer_id: Option<String>,
+    pub customer_id: String,
     pub data: BTreeMap<String, Value>,
     pub event_id: Option<String>,
     pub webhook_id: Option<String>,
