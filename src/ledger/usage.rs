@@ -68,6 +68,9 @@ pub async fn record(
     items: &[Item],
     now: Millis,
 ) -> Result<Outcome, Fault> {
+    if let Some(refused) = refused_time(world, account, items, now).await? {
+        return Ok(Outcome::Refused(refused));
+    }
     let mut facts: BTreeMap<EntryId, &Item> = BTreeMap::new();
     for item in items {
         let id = usage_id(&account.account_id, &item.key);
@@ -77,9 +80,6 @@ pub async fn record(
             }
             _ => {}
         }
-    }
-    if let Some(refused) = refused_time(world, account, items, now).await? {
-        return Ok(Outcome::Refused(refused));
     }
     let mut wires = Vec::new();
     for (id, item) in &facts {

@@ -13,3 +13,4 @@ mod auth;
 mod links;
 mod openapi;
 mod tidy;
+mod usage;
