@@ -31,8 +31,8 @@ pub const JOBS_PER_MINUTE_MAX: i64 = 10_000_000;
 /// The longest destination of a link: browsers open it, and with it the whole head of an answer
 /// stays under the 16 KiB that strict HTTP clients accept.
 pub const DESTINATION_BYTES_MAX: usize = 8192;
-/// Links that an isolate remembers in each of its two generations (some 5 MB together).
-pub const LINKS_REMEMBERED_MAX: usize = 5000;
+/// Links that an isolate remembers in each of its two generations (some 10 MB together).
+pub const LINKS_REMEMBERED_MAX: usize = 20_000;
 
 /// Sides of a QR picture in pixels (api.md, "Links and clicks").
 pub const QR_PIXELS_MIN: u32 = 64;
