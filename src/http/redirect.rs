@@ -3,10 +3,14 @@
 use std::rc::Rc;
 
 use serde_json::json;
+use url::Url;
 
 use super::app::Call;
 use super::reply::{Answer, Failure, Problem, Response};
 use super::request::{Method, Request};
+use crate::ledger::clicks::{self, Click};
+use crate::ledger::wire::Visitor;
+use crate::links::crawlers::judge;
 use crate::links::rules::{Decision, Visit, is_prefetch};
 use crate::links::store::{self, Target};
 use crate::links::{code, decide};
@@ -26,7 +30,11 @@ pub async fn short_link(call: Call) -> Answer {
         now: call.now,
     };
     let answer = match (decide(target.as_ref().map(|t| t.state), visit), target) {
-        (Decision::Click | Decision::RedirectOnly, Some(target)) => redirect(&target),
+        (Decision::Click, Some(target)) => {
+            record(&call, code, &target);
+            redirect(&target)
+        }
+        (Decision::RedirectOnly, Some(target)) => redirect(&target),
         (Decision::Disabled, _) => refused(&call, &gone("This link was switched off.")),
         (Decision::Expired, _) => refused(&call, &gone("This link has expired.")),
         (Decision::Prefetch, _) => {
@@ -39,6 +47,41 @@ pub async fn short_link(call: Call) -> Answer {
         }
     };
     Ok(answer)
+}
+
+/// Leaves the click to be written after the answer: nothing of it keeps the visitor waiting.
+fn record(call: &Call, code: LinkCode, target: &Target) {
+    let world = Rc::clone(&call.world);
+    let text = |name: &str| call.request.header(name).map(str::to_owned);
+    let (account_id, at) = (target.account_id.clone(), call.now);
+    let (country, address) = (call.request.country.clone(), call.request.peer.clone());
+    let (user_agent, referrer) = (text("user-agent"), text("referer"));
+    call.world.background.spawn(Box::pin(async move {
+        let verdict = judge(user_agent.as_deref());
+        let click = Click {
+            account_id,
+            code,
+            at,
+            country,
+            referrer_host: referrer.as_deref().and_then(host_of),
+            visitor: Visitor {
+                address: address.unwrap_or_default(),
+                user_agent: user_agent.unwrap_or_default(),
+            },
+            correction: verdict.map(|it| (it.reason.name(), it.rule.to_owned())),
+        };
+        clicks::record(world, click).await;
+    }));
+}
+
+/// The longest name that the domain name system knows.
+const HOST_BYTES_MAX: usize = 253;
+
+/// The host alone: what else stands in the address of the page before is nobody's business.
+fn host_of(referrer: &str) -> Option<String> {
+    let url = Url::parse(referrer).ok()?;
+    let host = url.host_str().filter(|host| host.len() <= HOST_BYTES_MAX)?;
+    Some(host.to_ascii_lowercase())
 }
 
 /// `Location` is the stored text itself: parsing and printing it again would change it.

@@ -1,7 +1,6 @@
 //! What an isolate remembers of links, so that a warm redirect asks no database.
 //!
-//! Source: `store::target`. Staleness: `LINK_CACHE_SECONDS`, and at most one minute, because the
-//! anchors in it may get a successor ten minutes ahead. Only links that exist are kept: a code
+//! Source: `store::target`. Staleness: `LINK_CACHE_SECONDS`. Only links that exist are kept: a code
 //! that leads nowhere is asked for again each time, so that a new link works at once everywhere.
 //! The damage of a stale read: a redirect to the destination of up to so many seconds ago, which
 //! is billed as what it was.
@@ -11,7 +10,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::store::Target;
-use crate::limits::{ACCOUNT_MEMORY_MS_MAX, LINKS_REMEMBERED_MAX};
+use crate::limits::LINKS_REMEMBERED_MAX;
 use crate::units::{LinkCode, Millis};
 
 /// The links of one isolate, and what it has counted but not yet written.
@@ -41,7 +40,7 @@ impl Remembered {
         let links = self.links.borrow();
         let kept = links.young.get(code).or_else(|| links.old.get(code))?;
         // A clock that went back makes an age below zero, which proves nothing.
-        let fresh = 0..age_ms.min(ACCOUNT_MEMORY_MS_MAX);
+        let fresh = 0..age_ms;
         let age = now.since(kept.read_at);
         fresh.contains(&age).then(|| Rc::clone(&kept.target))
     }
@@ -61,21 +60,11 @@ impl Remembered {
         links.young.remove(code);
         links.old.remove(code);
     }
-
-    /// The same link with other anchors, as young as it was.
-    pub fn renew(&self, code: &LinkCode, target: &Rc<Target>) {
-        let mut links = self.links.borrow_mut();
-        let Generations { young, old } = &mut *links;
-        if let Some(kept) = young.get_mut(code).or_else(|| old.get_mut(code)) {
-            kept.target = Rc::clone(target);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cycle::Anchor;
     use crate::links::destination::{Destination, OwnHosts};
     use crate::links::rules::LinkState;
     use crate::units::AccountId;
@@ -89,9 +78,6 @@ mod tests {
                 expires_at: None,
             },
             account_id: AccountId::new("a").expect("an id"),
-            ledger: "LEDGER_0".to_owned(),
-            anchors: vec![Anchor::calendar_months()],
-            anchor_fixed: true,
         })
     }
 
@@ -108,7 +94,6 @@ mod tests {
         assert!(!known(31_000, 30_000), "the bound itself is outside");
         assert!(!known(999, 30_000), "a clock that went back");
         assert!(!known(1000, 0), "LINK_CACHE_SECONDS 0 remembers nothing");
-        assert!(!known(61_000, 3_600_000), "never longer than a minute");
         memory.forget(&code("x"));
         assert!(!known(1000, 30_000));
     }

@@ -2,8 +2,6 @@
 
 use super::destination::Destination;
 use super::rules::LinkState;
-use crate::accounts::store::anchor_of;
-use crate::cycle::Anchor;
 use crate::fault::Fault;
 use crate::params;
 use crate::ports::{Db, Row, Statement};
@@ -28,7 +26,7 @@ pub struct Link {
     pub updated_at: Millis,
 }
 
-/// What a redirect needs to know of a link and of the account that pays for its clicks.
+/// What a redirect needs to know of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Where it leads.
@@ -37,12 +35,6 @@ pub struct Target {
     pub state: LinkState,
     /// Whose clicks they are.
     pub account_id: AccountId,
-    /// Which ledger database holds them.
-    pub ledger: String,
-    /// From which the cycle of a click is computed.
-    pub anchors: Vec<Anchor>,
-    /// Whether the first anchor is fixed; the first click fixes it.
-    pub anchor_fixed: bool,
 }
 
 const COLUMNS: &str =
@@ -206,12 +198,9 @@ pub async fn list(
     found.iter().map(link_of).collect()
 }
 
-/// What a redirect of that code needs, in one read.
+/// What a redirect of that code needs.
 pub async fn target(db: &dyn Db, code: &LinkCode) -> Result<Option<Target>, Fault> {
-    let sql = "select l.destination, l.disabled, l.expires_at_ms, l.account_id, a.ledger, \
-        n.at_ms, n.day, n.opens_ms, n.fixed_at_ms \
-        from link l join account a on a.account_id = l.account_id \
-        join anchor n on n.account_id = l.account_id where l.code = ?1 order by n.number";
+    let sql = "select destination, disabled, expires_at_ms, account_id from link where code = ?1";
     let rows = db
         .query(Statement::new(sql, params![code.as_str()]))
         .await?;
@@ -225,8 +214,5 @@ pub async fn target(db: &dyn Db, code: &LinkCode) -> Result<Option<Target>, Faul
             expires_at: row.opt_millis("expires_at_ms")?,
         },
         account_id: row.id("account_id", AccountId::new)?,
-        ledger: row.text("ledger")?.to_owned(),
-        anchors: rows.iter().map(anchor_of).collect::<Result<_, _>>()?,
-        anchor_fixed: row.opt_millis("fixed_at_ms")?.is_some(),
     }))
 }

@@ -467,3 +467,217 @@ fn a_qr_drawing_has_the_modules_of_the_picture() {
     let (_, text) = image.detect_grids()[0].decode().expect("it reads");
     assert_eq!(text, "http://localhost:8787/x");
 }
+
+const CHROME: &str = "Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 \
+    (KHTML, like Gecko) Chrome/124.0.0.0 Mobile Safari/537.36";
+
+/// What the ledger has once every shard has sent its batches.
+fn entries(machine: &Machine) -> Vec<(String, i64, Value)> {
+    machine.advance(2_000);
+    let sql = "select kind, units, code, account_id, cycle, reason, rule, country, referrer_host, \
+        occurred_at_ms from entry order by occurred_at_ms, units desc";
+    let rows = block_on(Db::query(&machine.ledger, Statement::new(sql, vec![])));
+    let view = |row: &counterfoil::ports::Row| {
+        let text = |name: &str| row.opt_text(name).expect("text").map(str::to_owned);
+        let said = json!({"code": text("code"), "account": text("account_id"),
+            "cycle": text("cycle"), "reason": text("reason"), "rule": text("rule"),
+            "country": text("country"), "referrer": text("referrer_host"),
+            "at": row.int("occurred_at_ms").expect("a moment")});
+        let kind = row.text("kind").expect("a kind").to_owned();
+        (kind, row.int("units").expect("units"), said)
+    };
+    rows.expect("it runs").iter().map(view).collect()
+}
+
+fn units(machine: &Machine) -> Vec<i64> {
+    entries(machine)
+        .into_iter()
+        .map(|(_, units, _)| units)
+        .collect()
+}
+
+fn click(machine: &Machine, agent: Option<&str>) -> Response {
+    visit_with(machine, "/x", |visit| set(visit, "user-agent", agent))
+}
+
+#[test]
+fn a_click_is_one_entry_of_its_links_account_and_cycle() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    let answer = visit_with(&machine, "/X?utm_source=mail", |visit| {
+        set(visit, "user-agent", Some(CHROME));
+        set(
+            visit,
+            "referer",
+            Some("https://News.Example:8443/private/page?token=1"),
+        );
+        visit.country = Some("DE".to_owned());
+    });
+    assert_eq!(answer.status, 302);
+    let at = machine.clock.0.get().get();
+    let expected = json!({"code": "x", "account": "a", "cycle": "2026-11", "reason": null,
+        "rule": null, "country": "DE", "referrer": "news.example", "at": at});
+    assert_eq!(entries(&machine), [("click".to_owned(), 1, expected)]);
+}
+
+/// L1, L2: one crawler's GET and three HEADs that a user agent would not give away.
+#[test]
+fn a_head_is_never_a_click_whoever_sends_it() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    for agent in [
+        Some(CHROME),
+        Some("Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X)"),
+        None,
+    ] {
+        let mut head = request("HEAD", "/x", "", &Value::Null);
+        set(&mut head, "user-agent", agent);
+        assert_eq!(machine.handle(head).status, 302);
+    }
+    assert_eq!(
+        machine
+            .handle(request("OPTIONS", "/x", "", &Value::Null))
+            .status,
+        204
+    );
+    assert_eq!(
+        machine
+            .handle(request("DELETE", "/x", "", &Value::Null))
+            .status,
+        405
+    );
+    assert_eq!(units(&machine), Vec::<i64>::new());
+    assert_eq!(click(&machine, Some("Twitterbot/1.0")).status, 302);
+    assert_eq!(units(&machine), [1, -1]);
+}
+
+/// L3: a machine that says so is redirected, and takes nothing from anybody.
+#[test]
+fn a_crawlers_click_is_taken_back_with_its_reason_and_the_lists_version() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    for agent in [
+        Some("meta-externalagent/1.1"),
+        None,
+        Some("Mozilla/5.0 (compatible; Googlebot/2.1)"),
+        Some("some-new-bot/0.1"),
+    ] {
+        assert_eq!(click(&machine, agent).status, 302);
+        machine.advance(1);
+    }
+    let entries = entries(&machine);
+    let net: i64 = entries.iter().map(|(_, units, _)| units).sum();
+    assert_eq!((entries.len(), net), (8, 0));
+    let corrections: Vec<(&str, &str)> = (entries.iter())
+        .filter(|(kind, _, _)| kind == "correction")
+        .map(|(_, _, said)| {
+            (
+                said["reason"].as_str().expect("one"),
+                said["rule"].as_str().expect("one"),
+            )
+        })
+        .collect();
+    let reasons: Vec<&str> = corrections.iter().map(|(reason, _)| *reason).collect();
+    assert_eq!(reasons, ["preview_crawler", "no_user_agent", "bot", "bot"]);
+    let has_version = |rule: &str| {
+        let version = rule.rsplit(' ').next().unwrap_or_default();
+        version.starts_with(|c: char| c.is_ascii_digit())
+    };
+    assert!(
+        corrections.iter().all(|(_, rule)| has_version(rule)),
+        "{corrections:?}"
+    );
+    assert!(corrections[0].1.starts_with("crawler-user-agents "));
+}
+
+/// L4: the browser inside an app belongs to a person.
+#[test]
+fn a_click_in_an_apps_browser_counts() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    for app in [
+        "Snapchat/12.87 (Pixel 8)",
+        "Instagram 329.0.0.41.93 Android",
+        "[FBAN/FBIOS]",
+    ] {
+        let agent = format!("{CHROME} {app}");
+        assert_eq!(click(&machine, Some(&agent)).status, 302);
+    }
+    assert_eq!(units(&machine), [1, 1, 1]);
+}
+
+/// L13: what was not a redirect is no row, and what was inside the bound is one.
+#[test]
+fn only_an_answered_redirect_is_recorded() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    assert_eq!(click(&machine, Some(CHROME)).status, 302);
+    let prefetch = visit_with(&machine, "/x", |visit| {
+        set(visit, "sec-purpose", Some("prefetch"))
+    });
+    assert_eq!(prefetch.status, 503);
+    assert_eq!(visit(&machine, "/y").status, 404);
+    assert_eq!(visit(&machine, "/v1/links/x/qr.png").status, 200);
+    let sql = "update link set disabled = 1 where code = 'x' returning disabled as total";
+    assert_eq!(control(&machine, sql), 1);
+    assert_eq!(
+        click(&machine, Some(CHROME)).status,
+        302,
+        "inside LINK_CACHE_SECONDS"
+    );
+    machine.advance(30_000);
+    assert_eq!(click(&machine, Some(CHROME)).status, 410);
+    assert_eq!(units(&machine), [1, 1]);
+}
+
+/// L12: only the platform's connecting address is believed.
+#[test]
+fn a_forged_forwarded_address_changes_nothing() {
+    let machine = machine(&[("DOUBLE_CLICK_MS", "60000")]);
+    link(&machine, "x");
+    for forged in ["1.2.3.4", "5.6.7.8"] {
+        let answer = visit_with(&machine, "/x", |visit| {
+            set(visit, "user-agent", Some(CHROME));
+            set(visit, "x-forwarded-for", Some(forged));
+            set(visit, "cf-ipcountry", Some("XX"));
+        });
+        assert_eq!(answer.status, 302);
+        machine.advance(10);
+    }
+    let entries = entries(&machine);
+    let reason = |index: usize| entries[index].2["reason"].clone();
+    assert_eq!(entries.len(), 3, "the second is the same visitor's");
+    assert!(entries.iter().any(|(_, units, _)| *units == -1));
+    assert!((0..3).any(|index| reason(index) == "double_click"));
+    assert!((0..2).all(|index| entries[index].2["country"] == "NZ"));
+}
+
+/// L9: a double click, one millisecond later.
+#[test]
+fn of_two_clicks_of_one_visitor_at_once_one_counts() {
+    let machine = machine(&[("DOUBLE_CLICK_MS", "1000")]);
+    link(&machine, "x");
+    assert_eq!(click(&machine, Some(CHROME)).status, 302);
+    machine.advance(1);
+    assert_eq!(click(&machine, Some(CHROME)).status, 302);
+    assert_eq!(units(&machine).iter().sum::<i64>(), 1);
+    assert_eq!(
+        click(&machine, Some(&format!("{CHROME} other"))).status,
+        302
+    );
+    assert_eq!(units(&machine).iter().sum::<i64>(), 2);
+}
+
+/// L5: our own pages never go through the short link.
+#[test]
+fn a_redirect_is_never_refused_for_a_limit_and_our_own_pictures_are_no_clicks() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    for _ in 0..200 {
+        assert_eq!(click(&machine, Some(CHROME)).status, 302);
+    }
+    for path in ["/v1/links/x/qr.svg", "/v1/links/x/qr.png?size=64"] {
+        assert_eq!(visit(&machine, path).status, 200);
+    }
+    assert_eq!(units(&machine), vec![1; 200]);
+}
