@@ -73,14 +73,14 @@ impl Remembered {
     }
 }
 
-fn fresh<K: Ord, Q: Ord + ?Sized, V: Clone>(
+fn fresh<K, Q: Ord + ?Sized, V: Clone>(
     memory: &BTreeMap<K, (Millis, V)>,
     id: &Q,
     now: Millis,
     age_ms: i64,
 ) -> Option<V>
 where
-    K: std::borrow::Borrow<Q>,
+    K: Ord + std::borrow::Borrow<Q>,
 {
     let (read_at, value) = memory.get(id)?;
     (0..age_ms)

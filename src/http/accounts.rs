@@ -338,12 +338,11 @@ pub async fn billing_return(call: Call) -> Answer {
     let world = &call.world;
     let app = world.settings.app_url.as_ref();
     let app = app.ok_or_else(|| Fault::not_configured("APP_URL"))?;
-    let id = match caller.account_id {
-        Some(own) => own,
-        None => {
-            let named = id_param(&call.request, "account", AccountId::new)?;
-            named.ok_or_else(|| Problem::field("account", "It is required."))?
-        }
+    let id = if let Some(own) = caller.account_id {
+        own
+    } else {
+        let named = id_param(&call.request, "account", AccountId::new)?;
+        named.ok_or_else(|| Problem::field("account", "It is required."))?
     };
     if let Err(fault) = sync(world, &id, Cause::Checkout).await {
         let fields = json!({"request_id": call.request_id, "account": id.as_str(),

@@ -117,7 +117,7 @@ impl Form {
         let mut form = Self::default();
         for (name, value) in url::form_urlencoded::parse(bytes) {
             match &*name {
-                "token" => form.token = value.trim().to_owned(),
+                "token" => value.trim().clone_into(&mut form.token),
                 "next" => form.next = Some(value.into_owned()),
                 "dev" => form.dev = true,
                 _ => return Err(Problem::field(&name, "There is no such field.")),

@@ -116,9 +116,8 @@ fn facts(view: &AccountView) -> Markup {
 }
 
 fn optional(text: Option<&str>) -> Markup {
-    match text {
-        Some(text) => html! { code { (text) } },
-        None => html! { span.soft { "none" } },
+    html! {
+        @if let Some(text) = text { code { (text) } } @else { span.soft { "none" } }
     }
 }
 

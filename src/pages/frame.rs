@@ -74,14 +74,15 @@ fn navigation(title: &str, viewer: &Viewer) -> Markup {
 }
 
 fn person(viewer: &Viewer) -> Markup {
-    match &viewer.name {
-        Some(name) => html! {
+    html! {
+        @if let Some(name) = &viewer.name {
             form.person method="post" action="/signout" {
                 span { (name) }
                 button type="submit" { "Sign out" }
             }
-        },
-        None => html! { a.person href="/signin" { "Sign in" } },
+        } @else {
+            a.person href="/signin" { "Sign in" }
+        }
     }
 }
 

@@ -309,7 +309,7 @@ fn a_keys_secret_is_nowhere_but_in_the_one_answer() {
     let machine = machine();
     let key = account(&machine, "a");
     let secret = key.rsplit('_').next().expect("a secret").to_owned();
-    let wrong = format!("{}x", key);
+    let wrong = format!("{key}x");
     machine.call("GET", "/v1/account", &key, &NONE);
     machine.call("GET", "/v1/account", &wrong, &NONE);
     let answers = [
@@ -346,9 +346,10 @@ fn everything_stored(machine: &Machine) -> String {
     let names = tables
         .iter()
         .map(|row| row.text("name").expect("a name").to_owned());
-    names
-        .map(|name| format!("{:?}", rows(format!("select * from {name}"))))
-        .collect()
+    let stored: Vec<_> = names
+        .map(|name| rows(format!("select * from {name}")))
+        .collect();
+    format!("{stored:?}")
 }
 
 #[test]
