@@ -407,3 +407,150 @@ fn pages_and_metrics_answer_with_nothing_and_with_something_to_show() {
     let metrics = page("/metrics");
     assert!(metrics.contains("# TYPE counterfoil_accounts gauge\ncounterfoil_accounts 1\n"));
 }
+
+fn set_customer(machine: &Machine, customer: &str, body: &Value) {
+    let target = format!("/standin/customers/{customer}");
+    let (status, answer) = machine.call("PUT", &target, OPERATOR, body);
+    assert_eq!(status, 200, "{answer}");
+}
+
+fn fail(machine: &Machine, operation: &str, mode: &str) {
+    let body = json!({"operation": operation, "mode": mode});
+    assert_eq!(
+        machine.call("PUT", "/standin/faults", OPERATOR, &body).0,
+        200
+    );
+}
+
+#[test]
+fn with_a_customer_plan_agreement_and_anchor_come_from_the_provider() {
+    let machine = machine();
+    let period = json!({"plan": "pro", "agreement_id": "agreement_7",
+        "period_start": "2026-10-20T15:29:00Z", "period_end": "2026-11-20T15:29:00Z"});
+    set_customer(&machine, "customer_1", &period);
+    let (status, one) = make(&machine, &json!({"id": "a", "customer_id": "customer_1"}));
+    assert_eq!(status, 201, "{one}");
+    assert_eq!(
+        (&one["plan"], &one["agreement_id"]),
+        (&json!("pro"), &json!("agreement_7"))
+    );
+    assert_eq!(one["anchor"]["source"], "current_period_start");
+    assert_eq!(one["cycle"]["starts_at"], "2026-10-20T15:29:00.000Z");
+    assert_eq!(one["balance"], json!({"credits": 500}));
+    assert!(one["plan_since"].is_string());
+    let list = machine.call("GET", "/v1/accounts", OPERATOR, &NONE).1;
+    assert_eq!(list["items"][0]["balance"], json!({"credits": 500}));
+    let shown = machine.call("GET", "/v1/accounts/a", OPERATOR, &NONE).1;
+    assert_eq!(shown["budgets"][0]["limit"], 100_000);
+}
+
+#[test]
+fn a_given_start_wins_over_the_providers_period() {
+    let machine = machine();
+    set_customer(&machine, "customer_1", &json!({"plan": "pro"}));
+    let body = json!({"id": "a", "customer_id": "customer_1", "starts_at": "2026-10-05T00:00:00Z"});
+    let one = make(&machine, &body).1;
+    assert_eq!(one["anchor"]["source"], "starts_at");
+    assert_eq!(one["cycle"]["name"], "2026-11");
+    assert_eq!(one["balance"], json!({"credits": 500}));
+}
+
+#[test]
+fn a_customer_belongs_to_one_account() {
+    let machine = machine();
+    let body = json!({"id": "a", "customer_id": "customer_1"});
+    assert_eq!(make(&machine, &body).0, 201);
+    assert_eq!(make(&machine, &body).0, 200);
+    let second = make(&machine, &json!({"id": "b", "customer_id": "customer_1"}));
+    assert_eq!(code(&second), (409, "customer_taken"));
+    assert_eq!(machine.call("GET", "/v1/accounts/b", BACKEND, &NONE).0, 404);
+    make(&machine, &json!({"id": "c"}));
+    let patch = |id: &str, customer: &str| {
+        let target = format!("/v1/accounts/{id}");
+        machine.call("PATCH", &target, BACKEND, &json!({"customer_id": customer}))
+    };
+    assert_eq!(code(&patch("c", "customer_1")), (409, "customer_taken"));
+    let linked = patch("c", "customer_2");
+    assert_eq!(
+        (linked.0, &linked.1["customer_id"]),
+        (200, &json!("customer_2"))
+    );
+    assert_eq!(code(&patch("c", "customer_3")), (409, "customer_fixed"));
+    assert_eq!(patch("c", "customer_2").0, 200);
+}
+
+#[test]
+fn a_customer_given_later_brings_plan_and_anchor_unless_a_start_was_given() {
+    let machine = machine();
+    let period = json!({"plan": "pro", "period_start": "2026-10-20T15:29:00Z"});
+    set_customer(&machine, "customer_1", &period);
+    set_customer(&machine, "customer_2", &period);
+    make(&machine, &json!({"id": "a"}));
+    make(
+        &machine,
+        &json!({"id": "b", "starts_at": "2026-10-05T00:00:00Z"}),
+    );
+    let link = |id: &str, customer: &str| {
+        let body = json!({"customer_id": customer});
+        machine
+            .call("PATCH", &format!("/v1/accounts/{id}"), BACKEND, &body)
+            .1
+    };
+    let one = link("a", "customer_1");
+    assert_eq!(
+        (&one["plan"], &one["anchor"]["source"]),
+        (&json!("pro"), &json!("current_period_start"))
+    );
+    assert_eq!(one["cycle"]["name"], "2026-10");
+    assert_eq!(one["balance"], json!({"credits": 500}));
+    let other = link("b", "customer_2");
+    assert_eq!(
+        (&other["plan"], &other["anchor"]["source"]),
+        (&json!("pro"), &json!("starts_at"))
+    );
+    assert_eq!(other["cycle"]["name"], "2026-11");
+}
+
+#[test]
+fn nothing_is_made_while_the_standin_fails_and_it_is_made_once_it_answers() {
+    let machine = machine();
+    let body = json!({"id": "a", "customer_id": "customer_1"});
+    for mode in ["error", "timeout", "429", "garbage", "partial"] {
+        fail(&machine, "plan", mode);
+        let answer = make(&machine, &body);
+        assert_eq!(answer.0, 503, "{mode}");
+        assert_eq!(
+            machine.call("GET", "/v1/accounts/a", BACKEND, &NONE).0,
+            404,
+            "{mode}"
+        );
+    }
+    fail(&machine, "plan", "ok");
+    machine.advance(120_000);
+    assert_eq!(make(&machine, &body).0, 201);
+}
+
+#[test]
+fn the_button_reads_the_plan_now() {
+    let machine = machine();
+    set_customer(&machine, "customer_1", &json!({"plan": "free"}));
+    let key = make(&machine, &json!({"id": "a", "customer_id": "customer_1"})).1;
+    let key = key["api_key"].as_str().expect("a key").to_owned();
+    set_customer(&machine, "customer_1", &json!({"plan": "pro"}));
+    machine.advance(60_000);
+    let (status, synced) = machine.call("POST", "/v1/account/sync", &key, &NONE);
+    assert_eq!(
+        (status, &synced["plan"], &synced["changed"]),
+        (200, &json!("pro"), &json!(true))
+    );
+    assert!(synced["since"].is_string() && synced["source"].is_string());
+    let again = machine.call("POST", "/v1/account/sync", &key, &json!({})).1;
+    assert_eq!(again["changed"], false);
+    let own = machine.call("GET", "/v1/account", &key, &NONE).1;
+    assert_eq!(
+        (&own["plan"], &own["balance"]),
+        (&json!("pro"), &json!({"credits": 500}))
+    );
+    fail(&machine, "plan", "error");
+    assert_eq!(machine.call("POST", "/v1/account/sync", &key, &NONE).0, 503);
+}
