@@ -4,6 +4,7 @@
 use std::cell::Cell;
 
 use crate::accounts::memory::Remembered;
+use crate::inbox;
 use crate::ledger::{clicks, cycles};
 use crate::links;
 use crate::units::Millis;
@@ -17,6 +18,8 @@ pub struct Isolate {
     pub clock_heard_at: Cell<Option<Millis>>,
     /// API keys, accounts, and the session key that was made here.
     pub accounts: Remembered,
+    /// The provider's signing keys.
+    pub signing_keys: inbox::keys::Remembered,
     /// Links, for redirects that ask no database.
     pub links: links::cache::Remembered,
     /// Clicks on their way.

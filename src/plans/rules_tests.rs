@@ -1,3 +1,5 @@
+//! The plan rules, each refusal and proof once.
+
 use super::*;
 use crate::moment::{format, parse_millis};
 

@@ -83,7 +83,8 @@ const STATE: &str = "select s.read_at_ms as read_at_ms, s.known_ms as known_ms, 
     s.followups as followups, s.payment_ms as payment_ms, s.payment_nanos as payment_nanos, \
     coalesce(l.written, 0) as written, g.expires_at_ms as ends_at_ms, \
     exists (select 1 from event e where e.customer_id = a.customer_id \
-      and e.type = 'customer.agreement_cancelled' and e.agreement_id = a.agreement_id) as cancelled \
+      and e.type = 'customer.agreement_cancelled' \
+      and e.agreement_id = a.agreement_id) as cancelled \
     from account a left join plan_state s on s.account_id = a.account_id \
     left join lane l on l.lane = a.customer_id \
     left join agreement g on g.account_id = a.account_id and g.agreement_id = a.agreement_id \

@@ -1,0 +1,220 @@
+//! The provider's signing keys: by exact name, from the configured tenant only, remembered in the
+//! isolate and in DB.
+//!
+//! A set is used for ten minutes, and for up to a day while no newer one can be had. It is fetched
+//! at most once in 30 seconds by everybody together, whatever names strangers send. A name that a
+//! fresh set does not have is nobody's (401); where no fresh set can be had, nothing is known
+//! (503), and the sender tries again.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::fault::Fault;
+use crate::params;
+use crate::ports::Statement;
+use crate::provider::SigningKey;
+use crate::units::Millis;
+use crate::world::World;
+
+/// A set is used so long without a look at the provider.
+const FRESH_MS: i64 = 10 * 60_000;
+/// A set is used so long while the provider cannot be read.
+const STALE_MS_MAX: i64 = 24 * 3_600_000;
+/// At most one fetch in this time.
+const COOL_DOWN_MS: i64 = 30_000;
+/// A fetch that somebody else began is waited for: so many pauses of so many milliseconds.
+const PAUSES_MAX: u32 = 10;
+/// See [`PAUSES_MAX`].
+const PAUSE_MS: u32 = 200;
+/// Keys of one set; a tenant has a few.
+const KEYS_MAX: usize = 50;
+
+/// What one isolate remembers of the keys.
+#[derive(Default)]
+pub struct Remembered(RefCell<Set>);
+
+#[derive(Clone, Default)]
+struct Set {
+    keys: BTreeMap<String, SigningKey>,
+    fetched_at: Option<Millis>,
+    tried_at: Option<Millis>,
+}
+
+impl Set {
+    /// The key, where the set is no older than that.
+    fn key(&self, kid: &str, now: Millis, age_ms_max: i64) -> Option<SigningKey> {
+        let fetched = self.fetched_at?;
+        let fits = (0..=age_ms_max).contains(&now.since(fetched));
+        self.keys.get(kid).filter(|_| fits).cloned()
+    }
+
+    /// Whether the last try, not long ago, brought this set.
+    fn is_just_fetched(&self, now: Millis) -> bool {
+        let age = self.fetched_at.map(|at| now.since(at));
+        self.fetched_at >= self.tried_at && age.is_some_and(|age| (0..=COOL_DOWN_MS).contains(&age))
+    }
+}
+
+/// What is known of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The key.
+    Key(SigningKey),
+    /// The provider has no key of that name.
+    Unknown,
+    /// It cannot be found out now.
+    OutOfReach,
+}
+
+/// The key of that name.
+pub async fn find(world: &World, kid: &str) -> Found {
+    let now = world.now();
+    if let Some(key) = remembered(world).key(kid, now, FRESH_MS) {
+        return Found::Key(key);
+    }
+    // Without DB the set of this isolate must do.
+    let loaded = load(world).await;
+    if let Some(key) = remembered(world).key(kid, now, FRESH_MS) {
+        return Found::Key(key);
+    }
+    if loaded.is_ok() {
+        fetch_once(world).await;
+    }
+    let set = remembered(world);
+    let now = world.now();
+    match set.key(kid, now, STALE_MS_MAX) {
+        Some(key) => Found::Key(key),
+        None if set.is_just_fetched(now) => Found::Unknown,
+        None => Found::OutOfReach,
+    }
+}
+
+/// The key of that name from a newer set than the one that `than` came from, if one may be
+/// fetched now and has other material.
+pub async fn newer(world: &World, than: &SigningKey) -> Option<SigningKey> {
+    fetch_once(world).await;
+    let key = remembered(world).key(&than.kid, world.now(), FRESH_MS)?;
+    (key != *than).then_some(key)
+}
+
+fn remembered(world: &World) -> Set {
+    world.isolate.signing_keys.0.borrow().clone()
+}
+
+/// Takes the set from DB where it is newer than the isolate's.
+async fn load(world: &World) -> Result<(), Fault> {
+    let keys = Statement::new("select kid, n, e from signing_key", params![]);
+    let fetch = Statement::new(
+        "select fetched_at_ms, tried_at_ms from signing_fetch where number = 1",
+        params![],
+    );
+    let results = world.db.batch(vec![keys, fetch]).await?;
+    let [keys, fetch] = results.as_slice() else {
+        return Err(Fault::unavailable("read the signing keys", "no answer"));
+    };
+    let Some(row) = fetch.first() else {
+        return Ok(());
+    };
+    let mut set = Set {
+        keys: BTreeMap::new(),
+        fetched_at: row.opt_millis("fetched_at_ms")?,
+        tried_at: Some(row.millis("tried_at_ms")?),
+    };
+    for row in keys {
+        let key = SigningKey {
+            kid: row.text("kid")?.to_owned(),
+            n: row.text("n")?.to_owned(),
+            e: row.text("e")?.to_owned(),
+        };
+        set.keys.insert(key.kid.clone(), key);
+    }
+    world.isolate.signing_keys.0.replace(set);
+    Ok(())
+}
+
+/// Fetches the set, or waits a little for somebody who is fetching it. What comes of it is
+/// remembered; a failure keeps the old keys.
+async fn fetch_once(world: &World) {
+    let now = world.now();
+    match begin_fetch(world, now).await {
+        Err(fault) => log(world, &fault.to_string()),
+        Ok(true) => match world.provider.signing_keys().await {
+            Ok(keys) if !keys.is_empty() => {
+                if let Err(fault) = store(world, keys, now).await {
+                    log(world, &fault.to_string());
+                }
+            }
+            Ok(_) => log(world, "the set is empty"),
+            Err(fault) => log(world, &format!("{fault:?}")),
+        },
+        Ok(false) => {
+            for _ in 0..PAUSES_MAX {
+                let waits = load(world).await.is_ok() && {
+                    let set = remembered(world);
+                    let recent = set.tried_at.is_some_and(|at| {
+                        (0..i64::from(PAUSES_MAX * PAUSE_MS)).contains(&world.now().since(at))
+                    });
+                    recent && set.fetched_at < set.tried_at
+                };
+                if !waits {
+                    return;
+                }
+                world.timer.pause(PAUSE_MS).await;
+            }
+        }
+    }
+}
+
+fn log(world: &World, cause: &str) {
+    let fields = json!({"cause": cause});
+    world.log.line("warn", "inbox.keys_unavailable", fields);
+}
+
+/// Whether this caller is the one to fetch now. A try in the future was made before the clock was
+/// put back.
+async fn begin_fetch(world: &World, now: Millis) -> Result<bool, Fault> {
+    let rows = world
+        .db
+        .query(Statement::new(
+            "insert into signing_fetch (number, tried_at_ms) values (1, ?1) \
+             on conflict (number) do update set tried_at_ms = excluded.tried_at_ms \
+             where tried_at_ms <= excluded.tried_at_ms - cast(?2 as integer) \
+             or tried_at_ms > excluded.tried_at_ms returning tried_at_ms",
+            params![now, COOL_DOWN_MS],
+        ))
+        .await?;
+    Ok(!rows.is_empty())
+}
+
+async fn store(world: &World, keys: Vec<SigningKey>, began: Millis) -> Result<(), Fault> {
+    let list: Vec<[&str; 3]> = keys
+        .iter()
+        .take(KEYS_MAX)
+        .map(|key| [key.kid.as_str(), key.n.as_str(), key.e.as_str()])
+        .collect();
+    let list = json!(list).to_string();
+    let statements = vec![
+        Statement::new("delete from signing_key", params![]),
+        Statement::new(
+            "insert into signing_key (kid, n, e) select json_extract(value, '$[0]'), \
+             json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(?1) \
+             where true on conflict (kid) do nothing",
+            params![list],
+        ),
+        Statement::new(
+            "update signing_fetch set fetched_at_ms = ?1 where number = 1",
+            params![began],
+        ),
+    ];
+    let set = Set {
+        keys: (keys.into_iter().take(KEYS_MAX))
+            .map(|key| (key.kid.clone(), key))
+            .collect(),
+        fetched_at: Some(began),
+        tried_at: Some(began),
+    };
+    world.isolate.signing_keys.0.replace(set);
+    world.db.batch(statements).await.map(|_| ())
+}

@@ -1,0 +1,247 @@
+//! A delivery: verified, then stored with its receipt in one batch, then answered.
+//!
+//! 200 means stored. What is not verified leaves nothing but a counter. An event is known by its
+//! signed id alone; the header `webhook-id` is kept on the receipt and, where it comes with two
+//! events or one event comes with two of it, noted.
+
+use std::rc::Rc;
+
+use serde_json::json;
+
+use super::canonical::content;
+use super::facts::{self, Facts};
+use super::keys::{self, Found};
+use super::lane;
+use super::token::{self, Refused, Token};
+use crate::fault::Fault;
+use crate::http::request::Body;
+use crate::params;
+use crate::ports::{Row, Rows, Statement};
+use crate::tally;
+use crate::units::{AccountId, Millis};
+use crate::world::World;
+
+/// Who sends. The identity of an event is its id together with this.
+pub const PROVIDER: &str = "kinde";
+/// A time of sending may lie so far ahead: clocks differ.
+const AHEAD_MS_MAX: i64 = 5 * 60_000;
+/// Receipts of one event: the first ones, and in the last place always the latest.
+const RECEIPTS_MAX: i64 = 20;
+/// The longest header `webhook-id` that is kept.
+const WEBHOOK_ID_CHARS_MAX: usize = 200;
+
+/// A delivery that was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Our id of the event.
+    pub id: String,
+    /// Its lane.
+    pub lane: String,
+    /// Whether the event was known.
+    pub is_copy: bool,
+    /// Whether its content differs from what was stored first.
+    pub is_conflict: bool,
+    /// Whether something is left to do for it.
+    pub is_due: bool,
+    /// The account of its customer, if there is one.
+    pub account_id: Option<AccountId>,
+}
+
+/// What a delivery comes to.
+pub type Outcome = Result<Result<Received, Refused>, Fault>;
+
+/// Verifies a delivery and stores it, then wakes its lane behind the answer.
+pub async fn receive(world: &Rc<World>, body: &Body, webhook_id: Option<&str>) -> Outcome {
+    let outcome = intake(world, body, webhook_id).await?;
+    match &outcome {
+        Ok(received) if received.is_due => lane::wake_behind(world, received),
+        Ok(_) => {}
+        Err(refused) => count_refusal(world, *refused),
+    }
+    Ok(outcome)
+}
+
+/// Verifies a delivery and stores it; wakes nothing.
+pub async fn intake(world: &Rc<World>, body: &Body, webhook_id: Option<&str>) -> Outcome {
+    let Body::Whole(bytes) = body else {
+        return Ok(Err(Refused::TooLarge));
+    };
+    let token = match token::parse(bytes) {
+        Ok(token) => token,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    if let Err(refused) = verify(world, &token).await? {
+        return Ok(Err(refused));
+    }
+    let Ok(payload) = std::str::from_utf8(&token.payload) else {
+        return Ok(Err(Refused::NotAJwt));
+    };
+    let facts = match facts::read(payload, world.settings.kinde.domain.as_deref()) {
+        Ok(facts) => facts,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    let Some(content) = content(payload) else {
+        return Ok(Err(Refused::NotAJwt));
+    };
+    let now = world.now();
+    if !is_fresh(world, facts.sent_at, now) && !is_known(world, &facts.event_id).await? {
+        return Ok(Err(Refused::Stale));
+    }
+    let delivery = Delivery {
+        facts: &facts,
+        payload,
+        content: &content,
+        kid: &token.kid,
+        webhook_id: webhook_id.filter(|id| id.len() <= WEBHOOK_ID_CHARS_MAX),
+        now,
+    };
+    store(world, &delivery).await.map(Ok)
+}
+
+async fn verify(world: &World, token: &Token) -> Result<Result<(), Refused>, Fault> {
+    let key = match keys::find(world, &token.kid).await {
+        Found::Key(key) => key,
+        Found::Unknown => return Ok(Err(Refused::UnknownKey)),
+        Found::OutOfReach => return Ok(Err(Refused::NoKeys)),
+    };
+    let message = token.signed.as_bytes();
+    let signatures = &world.signatures;
+    let signature = &token.signature;
+    if signatures.verify(&key.n, &key.e, message, signature).await? {
+        return Ok(Ok(()));
+    }
+    // The material may have changed under the same name.
+    if let Some(newer) = keys::newer(world, &key).await
+        && signatures.verify(&newer.n, &newer.e, message, signature).await?
+    {
+        return Ok(Ok(()));
+    }
+    Ok(Err(Refused::Signature))
+}
+
+/// Whether the time of sending lies within the window.
+fn is_fresh(world: &World, sent_at: Millis, now: Millis) -> bool {
+    let age_max = world.settings.event_max_age_hours.saturating_mul(3_600_000);
+    (-AHEAD_MS_MAX..=age_max).contains(&now.since(sent_at))
+}
+
+async fn is_known(world: &World, event_id: &str) -> Result<bool, Fault> {
+    let known = Statement::new(
+        "select id from event where provider = ?1 and event_id = ?2",
+        params![PROVIDER, event_id],
+    );
+    Ok(!world.db.query(known).await?.is_empty())
+}
+
+fn count_refusal(world: &Rc<World>, refused: Refused) {
+    let name = format!("counterfoil_deliveries_refused_total{{reason=\"{}\"}}", refused.code());
+    let behind = Rc::clone(world);
+    world.background.spawn(Box::pin(async move {
+        if let Err(fault) = behind.db.query(tally::add(&name, 1)).await {
+            let fields = json!({"reason": refused.code(), "cause": fault.to_string()});
+            behind.log.line("warn", "inbox.refusal_not_counted", fields);
+        }
+    }));
+}
+
+struct Delivery<'a> {
+    facts: &'a Facts,
+    payload: &'a str,
+    content: &'a str,
+    kid: &'a str,
+    webhook_id: Option<&'a str>,
+    now: Millis,
+}
+
+async fn store(world: &World, delivery: &Delivery<'_>) -> Result<Received, Fault> {
+    let id = world.mint("evt_")?;
+    let event_id = &delivery.facts.event_id;
+    let customer = delivery.facts.customer_id.as_ref().map(ToString::to_string);
+    let account = Statement::new(
+        "select account_id from account where customer_id = ?1",
+        params![customer],
+    );
+    let conflict = Statement::new(
+        "insert into alert (kind, subject, detail, raised_at_ms, next_at_ms) \
+         select 'conflict', e.event_id, json_object('event', e.id, 'type', e.type), ?3, ?3 \
+         from event e where e.provider = ?1 and e.event_id = ?2 and e.conflict = 1 \
+         on conflict (kind, subject) do nothing",
+        params![PROVIDER, event_id.as_str(), delivery.now],
+    );
+    let statements = vec![event_row(&id, delivery), receipt_row(delivery), conflict, account];
+    let results = world.db.batch(statements).await?;
+    received(&results, delivery)
+}
+
+fn received(results: &[Rows], delivery: &Delivery<'_>) -> Result<Received, Fault> {
+    let missing = || Fault::unavailable("store an event", "no row came back");
+    let row = results.first().and_then(|rows| rows.first()).ok_or_else(missing)?;
+    let next_at = row.opt_millis("next_at_ms")?;
+    let account = results.last().and_then(|rows| rows.first());
+    let account = account.map(|row: &Row| row.id("account_id", AccountId::new));
+    Ok(Received {
+        id: row.text("id")?.to_owned(),
+        lane: row.text("lane")?.to_owned(),
+        is_copy: row.int("seen")? > 1,
+        is_conflict: row.text("content")? != delivery.content,
+        is_due: next_at.is_some_and(|at| at <= delivery.now),
+        account_id: account.transpose()?,
+    })
+}
+
+/// The event, or one more copy of it. A copy makes an event that waits for its next try due at
+/// once, and never changes what was stored first.
+fn event_row(id: &str, delivery: &Delivery<'_>) -> Statement {
+    let facts = delivery.facts;
+    Statement::new(
+        "insert into event (id, provider, event_id, type, lane, customer_id, agreement_id, plan, \
+         occurred_ms, occurred_nanos, received_at_ms, next_at_ms, content, body) \
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13) \
+         on conflict (provider, event_id) do update set seen = seen + 1, \
+         conflict = max(conflict, content <> excluded.content), \
+         next_at_ms = case when status in ('failed', 'waiting') \
+           then min(next_at_ms, excluded.next_at_ms) else next_at_ms end \
+         returning id, lane, seen, next_at_ms, content",
+        params![
+            id,
+            PROVIDER,
+            facts.event_id.as_str(),
+            facts.type_name.as_str(),
+            facts.lane(),
+            facts.customer_id.as_ref().map(ToString::to_string),
+            facts.agreement_id.as_ref().map(ToString::to_string),
+            facts.plan.as_ref().map(ToString::to_string),
+            facts.occurred.map(|time| time.at),
+            facts.occurred.map(|time| time.nanos),
+            delivery.now,
+            delivery.content,
+            delivery.payload
+        ],
+    )
+}
+
+fn receipt_row(delivery: &Delivery<'_>) -> Statement {
+    Statement::new(
+        "insert into receipt (id, number, at_ms, sent_at_ms, webhook_id, kid, outcome, note) \
+         select e.id, min(e.seen, cast(?8 as integer)), ?3, ?4, ?5, ?6, \
+         case when e.content <> ?7 then 'conflict' when e.seen = 1 then 'stored' else 'copy' end, \
+         case when exists (select 1 from receipt r where r.webhook_id = ?5 and r.id <> e.id) \
+           then 'this webhook-id came with another event too' \
+         when exists (select 1 from receipt r where r.id = e.id and r.webhook_id <> ?5) \
+           then 'two senders are configured' end \
+         from event e where e.provider = ?1 and e.event_id = ?2 \
+         on conflict (id, number) do update set at_ms = excluded.at_ms, \
+         sent_at_ms = excluded.sent_at_ms, webhook_id = excluded.webhook_id, kid = excluded.kid, \
+         outcome = excluded.outcome, note = excluded.note",
+        params![
+            PROVIDER,
+            delivery.facts.event_id.as_str(),
+            delivery.now,
+            delivery.facts.sent_at,
+            delivery.webhook_id,
+            delivery.kid,
+            delivery.content,
+            RECEIPTS_MAX
+        ],
+    )
+}

@@ -1,0 +1,196 @@
+//! Replay and skip: what a person does with a stored event.
+
+use serde_json::json;
+
+use crate::accounts::audit;
+use crate::fault::Fault;
+use crate::params;
+use crate::ports::Statement;
+use crate::units::{AccountId, Millis};
+use crate::world::World;
+
+/// Events that one bulk replay queues at most; the same call goes on with the rest.
+const REPLAYED_MAX: i64 = 1000;
+
+/// Why an event was not put back or skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is none, or it belongs to another account.
+    NotFound,
+    /// It is not at an end: it is queued or being applied.
+    InWork,
+    /// It took effect; there is nothing to skip.
+    Applied,
+}
+
+impl Refused {
+    /// Stable; for machines.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::InWork => "event_in_work",
+            Self::Applied => "event_applied",
+        }
+    }
+
+    /// One sentence for people.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::NotFound => "There is nothing here.",
+            Self::InWork => "The event is in work.",
+            Self::Applied => "The event was applied.",
+        }
+    }
+}
+
+/// What is needed of an event: its lane and its state.
+struct Seen {
+    lane: String,
+    status: String,
+}
+
+async fn look(
+    world: &World,
+    id: &str,
+    account: Option<&AccountId>,
+) -> Result<Option<Seen>, Fault> {
+    let look = Statement::new(
+        "select e.lane as lane, e.status as status from event e \
+         left join account a on a.customer_id = e.customer_id \
+         where e.id = ?1 and (?2 is null or a.account_id = ?2)",
+        params![id, account.map(AccountId::as_str)],
+    );
+    let rows = world.db.query(look).await?;
+    let Some(row) = rows.first() else {
+        return Ok(None);
+    };
+    Ok(Some(Seen {
+        lane: row.text("lane")?.to_owned(),
+        status: row.text("status")?.to_owned(),
+    }))
+}
+
+/// Puts an event that is at an end back into its lane; gives the lane to wake.
+pub async fn replay(
+    world: &World,
+    id: &str,
+    account: Option<&AccountId>,
+    actor: &str,
+) -> Result<Result<String, Refused>, Fault> {
+    let Some(seen) = look(world, id, account).await? else {
+        return Ok(Err(Refused::NotFound));
+    };
+    let now = world.now();
+    let back = Statement::new(
+        "update event set status = 'received', attempts = 0, outages = 0, next_at_ms = ?2 \
+         where id = ?1 and status in ('applied', 'ignored', 'skipped', 'dead') returning id",
+        params![id, now],
+    );
+    let audit_id = world.mint("aud_")?;
+    let audited = Statement::new(
+        "insert into audit (audit_id, at_ms, actor, action, target, account_id) \
+         select ?1, ?2, ?3, 'event.replay', e.id, a.account_id from event e \
+         left join account a on a.customer_id = e.customer_id \
+         where e.id = ?4 and e.status in ('applied', 'ignored', 'skipped', 'dead')",
+        params![audit_id, now, actor, id],
+    );
+    let results = world.db.batch(vec![audited, back]).await?;
+    Ok(if results.last().is_some_and(|rows| !rows.is_empty()) {
+        Ok(seen.lane)
+    } else {
+        Err(Refused::InWork)
+    })
+}
+
+/// Which events are put back together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bulk {
+    /// One of the end states.
+    pub status: String,
+    /// Only this type.
+    pub type_name: Option<String>,
+    /// Received then or later.
+    pub since: Option<Millis>,
+    /// Received before then.
+    pub until: Option<Millis>,
+}
+
+/// Puts many events back; gives how many, and their lanes.
+pub async fn replay_many(
+    world: &World,
+    bulk: &Bulk,
+    actor: &str,
+) -> Result<(i64, Vec<String>), Fault> {
+    let now = world.now();
+    let back = Statement::new(
+        "update event set status = 'received', attempts = 0, outages = 0, next_at_ms = ?5 \
+         where id in (select id from event where status = ?1 and (?2 is null or type = ?2) \
+         and (?3 is null or received_at_ms >= ?3) and (?4 is null or received_at_ms < ?4) \
+         and status in ('applied', 'ignored', 'skipped', 'dead') \
+         order by id limit cast(?6 as integer)) returning lane",
+        params![
+            bulk.status.as_str(),
+            bulk.type_name.as_deref(),
+            bulk.since,
+            bulk.until,
+            now,
+            REPLAYED_MAX
+        ],
+    );
+    let reason = json!({"status": bulk.status, "type": bulk.type_name,
+        "since_ms": bulk.since.map(Millis::get), "until_ms": bulk.until.map(Millis::get)});
+    let audit_id = world.mint("aud_")?;
+    let reason = reason.to_string();
+    let (action, target) = ("event.replay_many", bulk.status.as_str());
+    let audited = audit::row(now, &audit_id, actor, action, target, None, Some(&reason));
+    let results = world.db.batch(vec![back, audited]).await?;
+    let rows = results.first().map(Vec::as_slice).unwrap_or_default();
+    let mut lanes = rows
+        .iter()
+        .map(|row| row.text("lane").map(str::to_owned))
+        .collect::<Result<Vec<_>, _>>()?;
+    let queued = i64::try_from(lanes.len()).unwrap_or(0);
+    lanes.sort();
+    lanes.dedup();
+    Ok((queued, lanes))
+}
+
+/// Ends an event without effect, with a reason.
+pub async fn skip(
+    world: &World,
+    id: &str,
+    reason: &str,
+    actor: &str,
+) -> Result<Result<(), Refused>, Fault> {
+    let Some(seen) = look(world, id, None).await? else {
+        return Ok(Err(Refused::NotFound));
+    };
+    if seen.status == "applied" {
+        return Ok(Err(Refused::Applied));
+    }
+    let now = world.now();
+    let open = "('received', 'waiting', 'failed', 'dead', 'ignored', 'skipped')";
+    let audit_id = world.mint("aud_")?;
+    let audited = Statement::new(
+        format!(
+            "insert into audit (audit_id, at_ms, actor, action, target, account_id, reason) \
+             select ?1, ?2, ?3, 'event.skip', e.id, a.account_id, ?5 from event e \
+             left join account a on a.customer_id = e.customer_id \
+             where e.id = ?4 and e.status in {open}"
+        ),
+        params![audit_id, now, actor, id, reason],
+    );
+    let skipped = Statement::new(
+        format!(
+            "update event set status = 'skipped', result = ?2, next_at_ms = null \
+             where id = ?1 and status in {open} returning id"
+        ),
+        params![id, reason],
+    );
+    let results = world.db.batch(vec![audited, skipped]).await?;
+    Ok(if results.last().is_some_and(|rows| !rows.is_empty()) {
+        Ok(())
+    } else {
+        Err(Refused::InWork)
+    })
+}
