@@ -13,11 +13,18 @@ use super::schema::STEPS;
 use super::wire::{AccountAsk, Ask, RefusedView, Told};
 use super::{limit, store};
 use crate::fault::Fault;
+use crate::inbox::watchdog;
 use crate::limits::{LIMIT_PAUSE_MS, LIMIT_PAUSE_MS_MAX, LIMIT_READS_MAX};
 use crate::object::Object;
 use crate::ports::transact;
 use crate::provider::standin::clock;
 use crate::provider::{Limits, ProviderFault};
+use crate::units::AccountId;
+
+/// What the object owes and remembers for its account's inbox.
+const INBOX: &str = "inbox";
+/// It looks at its inbox no more often than this: another worker may hold the lane.
+const INBOX_PAUSE_MS: i64 = 1000;
 
 /// One account's object, awake.
 pub struct AccountObject {
@@ -70,6 +77,7 @@ impl AccountObject {
     pub async fn alarm(&self) -> Result<(), Fault> {
         self.object.wake(STEPS)?;
         let done = self.do_due().await;
+        let done = done.and(self.tend_due().await);
         let armed = self.object.arm().await;
         done.and(armed)
     }
@@ -77,6 +85,27 @@ impl AccountObject {
     async fn do_due(&self) -> Result<(), Fault> {
         Books::during(&self.object, None, |_| Ok(()))?;
         Ok(())
+    }
+
+    /// The account's inbox, where something of it is due.
+    async fn tend_due(&self) -> Result<(), Fault> {
+        let now = self.object.now()?;
+        let due = self.object.owed_at(INBOX)?.filter(|at| *at <= now);
+        match self.object.meta(INBOX)?.filter(|_| due.is_some()) {
+            Some(account_id) => self.tend(&account_id).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the account's lane and wakes again for it; the table in DB is the schedule.
+    async fn tend(&self, account_id: &str) -> Result<(), Fault> {
+        let id = AccountId::new(account_id);
+        let id = id.ok_or_else(|| Fault::unreadable("read a message", "an account's id"))?;
+        self.object.set_meta(INBOX, account_id)?;
+        self.object.owe(INBOX, None)?;
+        let next = watchdog::tend(&self.object.world, &id).await?;
+        let soonest = self.object.now()?.after(INBOX_PAUSE_MS);
+        self.object.owe(INBOX, next.map(|at| at.max(soonest)))
     }
 
     async fn answer(&self, ask: &AccountAsk) -> Result<Told, Fault> {
@@ -91,6 +120,10 @@ impl AccountObject {
             }),
             Ask::TakeFeed { .. } => {
                 self.do_due().await?;
+                Ok(Told::Done)
+            }
+            Ask::Lane { account_id } => {
+                self.tend(account_id).await?;
                 Ok(Told::Done)
             }
             _ => self.decide(ask).await,
@@ -184,6 +217,8 @@ fn call(books: &mut Books<'_>, ask: &Ask, waited: bool) -> Result<Outcome, Fault
             let items = store::refusals(&*books.object.sql)?;
             Ok(Outcome::Told(Told::Refusals(items)))
         }
-        Ask::Ring | Ask::TakeFeed { .. } | Ask::Clock { .. } => Ok(Outcome::Told(Told::Done)),
+        Ask::Ring | Ask::TakeFeed { .. } | Ask::Lane { .. } | Ask::Clock { .. } => {
+            Ok(Outcome::Told(Told::Done))
+        }
     }
 }

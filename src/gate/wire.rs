@@ -166,6 +166,11 @@ pub enum Ask {
     Refusals,
     /// The plan may have changed: the cached limit is dropped.
     Ring,
+    /// Something is due in the account's inbox.
+    Lane {
+        /// The account.
+        account_id: String,
+    },
     /// The account's own feed rows as the ledger database has them.
     TakeFeed {
         /// JSON as the feed reads it.

@@ -8,11 +8,11 @@ use super::app::Call;
 use super::auth::Role;
 use super::list::Page;
 use super::reply::{Answer, Failure, Problem, Response};
+use crate::inbox::lane;
 use crate::inbox::listing::{self, Filter, STATES};
 use crate::inbox::receive::receive;
 use crate::inbox::replay::{self, Bulk};
 use crate::inbox::token::Refused;
-use crate::inbox::lane;
 use crate::moment::parse_millis;
 use crate::units::Millis;
 
@@ -67,7 +67,11 @@ pub async fn receive_webhook(call: Call) -> Answer {
 }
 
 fn opt_moment(call: &Call, name: &str) -> Result<Option<Millis>, Problem> {
-    match call.request.query_param(name).filter(|text| !text.is_empty()) {
+    match call
+        .request
+        .query_param(name)
+        .filter(|text| !text.is_empty())
+    {
         None => Ok(None),
         Some(text) => match parse_millis(&text) {
             Some(at) => Ok(Some(at)),
@@ -80,13 +84,23 @@ fn opt_moment(call: &Call, name: &str) -> Result<Option<Millis>, Problem> {
 }
 
 fn filter(call: &Call) -> Result<Filter, Problem> {
-    let text = |name: &str| call.request.query_param(name).filter(|text| !text.is_empty());
+    let text = |name: &str| {
+        call.request
+            .query_param(name)
+            .filter(|text| !text.is_empty())
+    };
     let status = text("status");
-    if status.as_deref().is_some_and(|status| !STATES.contains(&status)) {
+    if status
+        .as_deref()
+        .is_some_and(|status| !STATES.contains(&status))
+    {
         return Err(Problem::field("status", "There is no such status."));
     }
     Ok(Filter {
-        account: call.account.as_ref().map(|account| account.account_id.clone()),
+        account: call
+            .account
+            .as_ref()
+            .map(|account| account.account_id.clone()),
         status,
         type_name: text("type"),
         from: opt_moment(call, "from")?,
@@ -131,7 +145,10 @@ pub async fn replay_event(call: Call) -> Answer {
     let (world, id) = (&call.world, call.path_value(0)?);
     let lane = replay::replay(world, id, account, &call.caller()?.name).await?;
     wake(&call, vec![lane.map_err(Problem::from)?]);
-    Ok(Response::json(202, &json!({"id": id, "status": "received"})))
+    Ok(Response::json(
+        202,
+        &json!({"id": id, "status": "received"}),
+    ))
 }
 
 /// Runs lanes behind the answer, one after the other.
@@ -153,9 +170,8 @@ pub async fn replay_events(call: Call) -> Answer {
     let status = fields.opt_text("status")?;
     let ends = ["applied", "ignored", "skipped", "dead"];
     let status = status.filter(|status| ends.contains(&status.as_str()));
-    let status = status.ok_or_else(|| {
-        fields.wrong("status", "It must be applied, ignored, skipped or dead.")
-    })?;
+    let status = status
+        .ok_or_else(|| fields.wrong("status", "It must be applied, ignored, skipped or dead."))?;
     let bulk = Bulk {
         status,
         type_name: fields.opt_text("type")?,

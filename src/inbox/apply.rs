@@ -10,9 +10,9 @@ use std::rc::Rc;
 
 use serde_json::json;
 
+use super::alerts;
 use super::lane::{Claimed, Committed, End, commit, spread};
 use super::rules::{self, Kind, Payment, Standing, Unread, Verdict};
-use super::alerts;
 use crate::accounts;
 use crate::fault::Fault;
 use crate::ledger::review::{Review, ReviewKind};
@@ -41,11 +41,7 @@ pub enum Doorbell {
 }
 
 /// Applies a claimed event; an error means that nothing happened and the lane is still held.
-pub async fn apply(
-    world: &Rc<World>,
-    claimed: &Claimed,
-    doorbell: Doorbell,
-) -> Result<(), Fault> {
+pub async fn apply(world: &Rc<World>, claimed: &Claimed, doorbell: Doorbell) -> Result<(), Fault> {
     let kind = claimed.told.kind;
     if !kind.needs_account() {
         return without_account(world, claimed).await;
@@ -60,7 +56,10 @@ pub async fn apply(
     let account_id = account.account_id;
     for _ in 0..TRIES_MAX {
         let known = known(world, &account_id).await?;
-        let tried = match (rules::asks_provider(&claimed.told, &standing(&known)), doorbell) {
+        let tried = match (
+            rules::asks_provider(&claimed.told, &standing(&known)),
+            doorbell,
+        ) {
             (true, Doorbell::Rings) => asking(world, claimed, customer, &account_id).await?,
             (true, Doorbell::Silent) if kind != Kind::Unpaid => {
                 alone(world, claimed, customer, &known).await?
@@ -72,7 +71,10 @@ pub async fn apply(
             Tried::Changed => {}
         }
     }
-    Err(Fault::unavailable("apply an event", "the account kept changing"))
+    Err(Fault::unavailable(
+        "apply an event",
+        "the account kept changing",
+    ))
 }
 
 /// One try to apply.
@@ -277,7 +279,10 @@ async fn unread(
                 is_dirty: true,
             };
             let effects = taken_effects(world, claimed, known, ticket, &taken, customer);
-            let result = format!("plan {}, by its own word: the provider cannot be read", taken.plan);
+            let result = format!(
+                "plan {}, by its own word: the provider cannot be read",
+                taken.plan
+            );
             plans::ring(world, &known.account).await?;
             let end = ended(claimed, Verdict::Applied(result));
             finish_guarded(world, claimed, customer, known.written, effects, &end).await
@@ -317,7 +322,10 @@ async fn alone(
             finish_guarded(world, claimed, customer, known.written, effects, &end).await
         }
         Unread::End(verdict) => finish(world, claimed, Vec::new(), &ended(claimed, verdict)).await,
-        Unread::Wait => Err(Fault::unavailable("apply an event", "its order is not known")),
+        Unread::Wait => Err(Fault::unavailable(
+            "apply an event",
+            "its order is not known",
+        )),
     }
 }
 
@@ -350,7 +358,12 @@ fn taken_effects(
     });
     let agreement = kept.map(AgreementId::as_str);
     let mut effects = plan_store::ticket_guard(customer, known.written, ticket.number);
-    effects.push(plan_store::plan_row(account_id, &taken.plan, agreement, since));
+    effects.push(plan_store::plan_row(
+        account_id,
+        &taken.plan,
+        agreement,
+        since,
+    ));
     let cycle = account.cycle_at(world.now());
     effects.extend(grants::grant(
         &world.settings,
@@ -409,9 +422,14 @@ fn payment_effects(
         };
         return (effects, verdict);
     }
-    let cycle = known.account.cycle_at(told.at.map_or(claimed.received_at, |time| time.at));
+    let cycle = known
+        .account
+        .cycle_at(told.at.map_or(claimed.received_at, |time| time.at));
     if !payment_grants(known.stored.since, cycle.ends_at) {
-        let result = format!("paid; cycle {} was over before plan {}", cycle.name, standing.plan);
+        let result = format!(
+            "paid; cycle {} was over before plan {}",
+            cycle.name, standing.plan
+        );
         return (effects, Verdict::Applied(result));
     }
     effects.extend(grants::grant(

@@ -68,7 +68,8 @@ mod tests {
     #[test]
     fn order_of_keys_spaces_escapes_and_time_of_sending_make_no_difference() {
         let one = r#"{"type":"t","timestamp":"x","data":{"a":1,"b":["\u001b","é"]},"source":"u"}"#;
-        let two = r#"{ "data" : {"b":["\u001B","\u00e9"], "a":1}, "type":"\u0074", "timestamp":"y"}"#;
+        let two =
+            r#"{ "data" : {"b":["\u001B","\u00e9"], "a":1}, "type":"\u0074", "timestamp":"y"}"#;
         assert!(content(one).is_some());
         assert_eq!(content(one), content(two));
     }
@@ -86,7 +87,9 @@ mod tests {
             assert_ne!(content(base), content(&other), "{other}");
         }
         let huge = |digit: &str| {
-            content(&format!(r#"{{"type":"t","data":{{"id":9999999999999999999999{digit}}}}}"#))
+            content(&format!(
+                r#"{{"type":"t","data":{{"id":9999999999999999999999{digit}}}}}"#
+            ))
         };
         assert_ne!(huge("1"), huge("2"));
     }

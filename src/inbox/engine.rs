@@ -22,8 +22,9 @@ use crate::http::request::Body;
 use crate::moment::format;
 use crate::params;
 use crate::plans::grants;
-use crate::ports::{Clock, Db, Later, ObjectName, Rows, Statement};
-use crate::provider::standin::wire::{Ask, EventAsk, Message, PlanChange, PutCustomer, Reply};
+use crate::ports::{Clock, Db, Later, Rows, Statement};
+use crate::provider::standin;
+use crate::provider::standin::wire::{Ask, EventAsk, PlanChange, PutCustomer, Reply};
 use crate::units::{CustomerId, Millis, PlanCode, Units};
 use crate::world::World;
 
@@ -121,8 +122,10 @@ pub struct Report {
 impl Report {
     /// For machines.
     pub fn json(&self) -> Json {
-        let side = |side: &Side| json!({"plan": side.plan, "balance": side.balance,
-            "note": side.note});
+        let side = |side: &Side| {
+            json!({"plan": side.plan, "balance": side.balance,
+            "note": side.note})
+        };
         let steps: Vec<Json> = (self.steps.iter())
             .map(|step| {
                 json!({"delivery": step.delivery.name(), "naive": side(&step.naive),
@@ -193,7 +196,10 @@ pub async fn run_order(
     stops_at: usize,
 ) -> Result<Report, Fault> {
     let mut room = Room::open(world, doorbell).await?;
-    let mut naive = Naive::new(room.allowance(&world.settings.free_plan), room.pro_allowance());
+    let mut naive = Naive::new(
+        room.allowance(&world.settings.free_plan),
+        room.pro_allowance(),
+    );
     let mut steps = Vec::new();
     for (index, delivery) in order.iter().enumerate() {
         let stops = index == stops_at;
@@ -247,7 +253,10 @@ impl Room {
             ..Asked::default()
         };
         let Created::New(account, _) = create(&inside, &asked, "engine-room").await? else {
-            return Err(Fault::unavailable("open the Engine Room", "the account is not new"));
+            return Err(Fault::unavailable(
+                "open the Engine Room",
+                "the account is not new",
+            ));
         };
         let mut room = Self {
             world: inside,
@@ -387,7 +396,9 @@ impl Room {
         let outcome = lane::run_with(&stopping, lane, self.doorbell).await;
         if outcome.is_ok() {
             let fields = json!({"lane": lane});
-            self.world.log.line("warn", "engine_room.did_not_stop", fields);
+            self.world
+                .log
+                .line("warn", "engine_room.did_not_stop", fields);
         }
     }
 
@@ -414,7 +425,9 @@ impl Room {
             params![event],
         );
         let rows = db.query(result).await?;
-        let result = rows.first().map_or(Ok(None), |row| row.opt_text("result"))?;
+        let result = rows
+            .first()
+            .map_or(Ok(None), |row| row.opt_text("result"))?;
         let mut note = notes.join(", ");
         if let Some(result) = result {
             note.push_str(": ");
@@ -423,7 +436,10 @@ impl Room {
         let is_pro = account.plan.as_str() == PRO;
         Ok(Side {
             plan: if is_pro { "Pro" } else { "Free" }.to_owned(),
-            balance: balance.values().next().map_or(0, |units: &Units| units.get()),
+            balance: balance
+                .values()
+                .next()
+                .map_or(0, |units: &Units| units.get()),
             note,
         })
     }
@@ -462,13 +478,9 @@ impl Room {
 }
 
 async fn ask_stand_in(world: &World, ask: Ask) -> Result<Json, Fault> {
-    let message = serde_json::to_string(&Message { v: 1, ask })
-        .map_err(|e| Fault::unavailable("ask the stand-in", e))?;
-    let answer = world.objects.ask(ObjectName::StandIn, message).await?;
-    match serde_json::from_str(&answer) {
-        Ok(Reply::Done(value)) => Ok(value),
-        Ok(other) => Err(Fault::unreadable("ask the stand-in", format!("{other:?}"))),
-        Err(error) => Err(Fault::unreadable("ask the stand-in", error)),
+    match standin::ask(&*world.objects, ask).await? {
+        Reply::Done(value) => Ok(value),
+        other => Err(Fault::unreadable("ask the stand-in", format!("{other:?}"))),
     }
 }
 

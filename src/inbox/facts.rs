@@ -46,7 +46,10 @@ impl Facts {
         if let Some(customer) = &self.customer_id {
             return customer.to_string();
         }
-        let spread = self.event_id.bytes().fold(0_usize, |sum, byte| sum + usize::from(byte));
+        let spread = self
+            .event_id
+            .bytes()
+            .fold(0_usize, |sum, byte| sum + usize::from(byte));
         let lane = LANES_WITHOUT_CUSTOMER.get(spread % LANES_WITHOUT_CUSTOMER.len());
         lane.copied().unwrap_or("~0").to_owned()
     }
@@ -96,11 +99,7 @@ pub fn read(payload: &str, issuer: Option<&str>) -> Result<Facts, Refused> {
     })
 }
 
-fn first<T>(
-    payload: &Value,
-    places: &[&str],
-    parse: impl Fn(&str) -> Option<T>,
-) -> Option<T> {
+fn first<T>(payload: &Value, places: &[&str], parse: impl Fn(&str) -> Option<T>) -> Option<T> {
     places
         .iter()
         .filter_map(|place| payload.pointer(place).and_then(Value::as_str))
@@ -125,7 +124,7 @@ fn agreement(payload: &Value) -> Option<AgreementId> {
 
 fn plan(payload: &Value) -> Option<PlanCode> {
     let places = ["/data/plan/key", "/data/plan/code", "/data/plan_id"];
-    first(payload, &places, PlanCode::new)
+    first(payload, &places, |code| PlanCode::new(code))
 }
 
 #[cfg(test)]
@@ -148,14 +147,22 @@ mod tests {
         assert_eq!(facts.customer_id, CustomerId::new("customer_0198"));
         assert_eq!(facts.plan, PlanCode::new("customer_pro_plan"));
         assert_eq!(facts.occurred, moment::parse("2026-10-20T15:29:23.403633Z"));
-        assert_eq!(facts.sent_at, moment::parse_millis("2026-10-20T15:29:24.481Z").expect("ms"));
+        assert_eq!(
+            facts.sent_at,
+            moment::parse_millis("2026-10-20T15:29:24.481Z").expect("ms")
+        );
         assert_eq!(facts.lane(), "customer_0198");
     }
 
     #[test]
     fn a_fact_that_moved_to_another_level_is_still_found() {
         for (data, customer, agreement, plan) in [
-            (r#"{"customer":{"id":"customer_1"},"plan":{"code":"pro"}}"#, "customer_1", None, "pro"),
+            (
+                r#"{"customer":{"id":"customer_1"},"plan":{"code":"pro"}}"#,
+                "customer_1",
+                None,
+                "pro",
+            ),
             (
                 r#"{"customer_id":"kp_1","customer":{"id":"customer_2"},"plan_id":"pro",
                     "agreement":{"id":"agreement_7"}}"#,
@@ -202,14 +209,21 @@ mod tests {
             assert_eq!(read(&payload, None), Err(Refused::WrongToken), "{to}");
         }
         let foreign = REAL.replacen('{', "{\"iss\":\"https://evil.kinde.com\",", 1);
-        assert_eq!(read(&foreign, Some("https://acme.kinde.com")), Err(Refused::WrongToken));
+        assert_eq!(
+            read(&foreign, Some("https://acme.kinde.com")),
+            Err(Refused::WrongToken)
+        );
         let own = REAL.replacen('{', "{\"iss\":\"https://acme.kinde.com\",", 1);
         assert!(read(&own, Some("https://acme.kinde.com")).is_ok());
     }
 
     #[test]
     fn without_claims_of_a_login_token_it_is_still_a_webhook() {
-        assert!(["iss", "aud", "exp", "jti"].iter().all(|name| !REAL.contains(name)));
+        assert!(
+            ["iss", "aud", "exp", "jti"]
+                .iter()
+                .all(|name| !REAL.contains(name))
+        );
         assert!(read(REAL, Some("https://acme.kinde.com")).is_ok());
     }
 

@@ -14,10 +14,12 @@ use super::receive::Received;
 use super::rules::Told;
 use super::{alerts, rules};
 use crate::fault::Fault;
+use crate::gate;
+use crate::gate::wire::Ask;
 use crate::params;
 use crate::ports::{Row, Rows, Statement};
 use crate::tally;
-use crate::units::{AgreementId, CustomerId, Millis, PlanCode};
+use crate::units::{AccountId, AgreementId, CustomerId, Millis, PlanCode};
 use crate::world::World;
 
 /// Events that one run of a lane takes at most; what is left wakes again.
@@ -59,16 +61,31 @@ pub struct Ran {
     pub next_at: Option<Millis>,
 }
 
-/// Wakes a stored event's lane behind the answer.
+/// Wakes a stored event's lane behind the answer: in the account's object, which wakes again for
+/// the next try by itself; here where there is no account.
 pub fn wake_behind(world: &Rc<World>, received: &Received) {
     let (behind, lane) = (Rc::clone(world), received.lane.clone());
+    let account_id = received.account_id.clone();
     world.background.spawn(Box::pin(async move {
-        if let Err(fault) = run(&behind, &lane).await {
+        let woken = match account_id {
+            Some(account_id) => wake_account(&behind, &account_id).await,
+            None => run(&behind, &lane).await.map(|_| ()),
+        };
+        if let Err(fault) = woken {
             // The table is the schedule: cron takes the lane up again.
             let fields = json!({"lane": lane, "cause": fault.to_string()});
             behind.log.line("error", "inbox.lane_fault", fields);
         }
     }));
+}
+
+/// Has an account's object look at its inbox.
+pub async fn wake_account(world: &World, account_id: &AccountId) -> Result<(), Fault> {
+    let account = account_id.to_string();
+    let ask = Ask::Lane {
+        account_id: account,
+    };
+    gate::tell(world, account_id, ask).await.map(|_| ())
 }
 
 /// Applies what is due in a lane, one event after the other.
@@ -95,7 +112,10 @@ async fn work(world: &Rc<World>, claimed: &Claimed, doorbell: Doorbell) -> Resul
     let steps = world.settings.retry_seconds.len();
     let was_lost = claimed.attempts > i64::try_from(steps).unwrap_or(i64::MAX).saturating_add(1);
     let outcome = if was_lost {
-        Err(Fault::unavailable("apply an event", "its worker was lost at every try"))
+        Err(Fault::unavailable(
+            "apply an event",
+            "its worker was lost at every try",
+        ))
     } else {
         apply::apply(world, claimed, doorbell).await
     };
@@ -113,7 +133,8 @@ async fn next_at(world: &World, lane: &str) -> Result<Option<Millis>, Fault> {
         params![lane],
     );
     let rows = world.db.query(next).await?;
-    rows.first().map_or(Ok(None), |row| row.opt_millis("next_at_ms"))
+    rows.first()
+        .map_or(Ok(None), |row| row.opt_millis("next_at_ms"))
 }
 
 /// Claims the oldest due event of a lane; none where nothing is due or another lease runs.
@@ -121,7 +142,10 @@ pub async fn claim(world: &World, lane: &str) -> Result<Option<Claimed>, Fault> 
     let now = world.now();
     let lease_ms = world.settings.inbox_lease_seconds.saturating_mul(1000);
     let (token, ends) = (world.mint("lane_")?, now.after(lease_ms));
-    let results = world.db.batch(claim_statements(lane, &token, now, ends)).await?;
+    let results = world
+        .db
+        .batch(claim_statements(lane, &token, now, ends))
+        .await?;
     let row = results.get(2).and_then(|rows: &Rows| rows.first());
     let Some(row) = row else { return Ok(None) };
     let give_up_at = now.after(lease_ms / 3 * 2);
@@ -173,8 +197,7 @@ fn claimed_of(
     let nanos = u32::try_from(row.opt_int("occurred_nanos")?.unwrap_or(0)).unwrap_or(0);
     let told = Told {
         kind: rules::Kind::of_type(&type_name),
-        at: (row.opt_millis("occurred_ms")?)
-            .map(|at| crate::moment::EventTime { at, nanos }),
+        at: (row.opt_millis("occurred_ms")?).map(|at| crate::moment::EventTime { at, nanos }),
         agreement_id: text("agreement_id")?.and_then(AgreementId::new),
         plan: text("plan")?.and_then(PlanCode::new),
     };
@@ -246,7 +269,11 @@ pub async fn commit(
     let look = Statement::new(
         "select (select token from lane where lane = ?1) as token, \
          (select outcome from run where id = ?2 and token = ?3) as outcome",
-        params![claimed.lane.as_str(), claimed.id.as_str(), claimed.token.as_str()],
+        params![
+            claimed.lane.as_str(),
+            claimed.id.as_str(),
+            claimed.token.as_str()
+        ],
     );
     let rows = world.db.query(look).await?;
     let row = rows.first().ok_or_else(|| fault.clone())?;

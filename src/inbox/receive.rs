@@ -107,12 +107,17 @@ async fn verify(world: &World, token: &Token) -> Result<Result<(), Refused>, Fau
     let message = token.signed.as_bytes();
     let signatures = &world.signatures;
     let signature = &token.signature;
-    if signatures.verify(&key.n, &key.e, message, signature).await? {
+    if signatures
+        .verify(&key.n, &key.e, message, signature)
+        .await?
+    {
         return Ok(Ok(()));
     }
     // The material may have changed under the same name.
     if let Some(newer) = keys::newer(world, &key).await
-        && signatures.verify(&newer.n, &newer.e, message, signature).await?
+        && signatures
+            .verify(&newer.n, &newer.e, message, signature)
+            .await?
     {
         return Ok(Ok(()));
     }
@@ -134,7 +139,10 @@ async fn is_known(world: &World, event_id: &str) -> Result<bool, Fault> {
 }
 
 fn count_refusal(world: &Rc<World>, refused: Refused) {
-    let name = format!("counterfoil_deliveries_refused_total{{reason=\"{}\"}}", refused.code());
+    let name = format!(
+        "counterfoil_deliveries_refused_total{{reason=\"{}\"}}",
+        refused.code()
+    );
     let behind = Rc::clone(world);
     world.background.spawn(Box::pin(async move {
         if let Err(fault) = behind.db.query(tally::add(&name, 1)).await {
@@ -168,14 +176,22 @@ async fn store(world: &World, delivery: &Delivery<'_>) -> Result<Received, Fault
          on conflict (kind, subject) do nothing",
         params![PROVIDER, event_id.as_str(), delivery.now],
     );
-    let statements = vec![event_row(&id, delivery), receipt_row(delivery), conflict, account];
+    let statements = vec![
+        event_row(&id, delivery),
+        receipt_row(delivery),
+        conflict,
+        account,
+    ];
     let results = world.db.batch(statements).await?;
     received(&results, delivery)
 }
 
 fn received(results: &[Rows], delivery: &Delivery<'_>) -> Result<Received, Fault> {
     let missing = || Fault::unavailable("store an event", "no row came back");
-    let row = results.first().and_then(|rows| rows.first()).ok_or_else(missing)?;
+    let row = results
+        .first()
+        .and_then(|rows| rows.first())
+        .ok_or_else(missing)?;
     let next_at = row.opt_millis("next_at_ms")?;
     let account = results.last().and_then(|rows| rows.first());
     let account = account.map(|row: &Row| row.id("account_id", AccountId::new));

@@ -49,11 +49,7 @@ struct Seen {
     status: String,
 }
 
-async fn look(
-    world: &World,
-    id: &str,
-    account: Option<&AccountId>,
-) -> Result<Option<Seen>, Fault> {
+async fn look(world: &World, id: &str, account: Option<&AccountId>) -> Result<Option<Seen>, Fault> {
     let look = Statement::new(
         "select e.lane as lane, e.status as status from event e \
          left join account a on a.customer_id = e.customer_id \

@@ -152,7 +152,9 @@ pub fn judge_read(told: &Told, standing: &Standing, outcome: &Outcome) -> Verdic
         return Verdict::Ignored(NEWER_STORED.to_owned());
     }
     let current = outcome.agreement_id.as_ref();
-    if told.kind == Kind::Ended && told.agreement_id.is_some() && told.agreement_id.as_ref() != current
+    if told.kind == Kind::Ended
+        && told.agreement_id.is_some()
+        && told.agreement_id.as_ref() != current
     {
         return Verdict::Ignored(not_current(told));
     }

@@ -105,18 +105,27 @@ fn behind_a_read_an_event_that_changes_nothing_is_judged_by_time_then_agreement(
         changed: true,
         ..same_as_stored()
     };
-    assert!(matches!(judge_read(&older, &pro(), &changed), Verdict::Applied(_)));
+    assert!(matches!(
+        judge_read(&older, &pro(), &changed),
+        Verdict::Applied(_)
+    ));
 }
 
 #[test]
 fn a_failed_payment_is_overdue_until_a_later_success_and_only_for_the_current_agreement() {
     let judge = |kind, at: &str, agreement| judge_payment(&told(kind, at, agreement, None), &pro());
     assert_eq!(judge(Kind::Unpaid, NEWER, None), Ok(Payment::Overdue));
-    assert_eq!(judge(Kind::Unpaid, NEWER, Some("agreement_b")), Ok(Payment::Overdue));
+    assert_eq!(
+        judge(Kind::Unpaid, NEWER, Some("agreement_b")),
+        Ok(Payment::Overdue)
+    );
     assert!(judge(Kind::Unpaid, NEWER, Some("agreement_a")).is_err());
     assert!(judge(Kind::Unpaid, OLDER, None).is_err());
     assert!(judge(Kind::Unpaid, SAME, None).is_err());
-    assert_eq!(judge(Kind::Paid, SAME, Some("agreement_a")), Ok(Payment::Ok));
+    assert_eq!(
+        judge(Kind::Paid, SAME, Some("agreement_a")),
+        Ok(Payment::Ok)
+    );
     assert!(judge(Kind::Paid, OLDER, None).is_err());
 }
 
@@ -144,6 +153,8 @@ fn six_tries_follow_the_schedule_with_a_little_spread_and_then_it_is_dead() {
 
 #[test]
 fn an_outage_waits_by_the_same_steps_and_repeats_the_last_one() {
-    let waits: Vec<i64> = (0..7).map(|n| outage_wait(n, &[5, 30, 120], 0) / 1000).collect();
+    let waits: Vec<i64> = (0..7)
+        .map(|n| outage_wait(n, &[5, 30, 120], 0) / 1000)
+        .collect();
     assert_eq!(waits, [5, 30, 120, 120, 120, 120, 120]);
 }

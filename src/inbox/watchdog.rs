@@ -81,11 +81,7 @@ fn affordable(calls: &Calls) -> i64 {
     i64::from(calls.left() / CALLS_PER_LANE).min(PAGE_ROWS)
 }
 
-async fn run_lanes(
-    world: &Rc<World>,
-    calls: &Calls,
-    summary: &mut Summary,
-) -> Result<bool, Fault> {
+async fn run_lanes(world: &Rc<World>, calls: &Calls, summary: &mut Summary) -> Result<bool, Fault> {
     // Each lane once: one that another worker holds stays due until its lease ends.
     let mut after = String::new();
     loop {
@@ -129,11 +125,7 @@ async fn run_lanes(
     }
 }
 
-async fn follow_up(
-    world: &Rc<World>,
-    calls: &Calls,
-    summary: &mut Summary,
-) -> Result<bool, Fault> {
+async fn follow_up(world: &Rc<World>, calls: &Calls, summary: &mut Summary) -> Result<bool, Fault> {
     let rows = affordable(calls);
     if rows == 0 {
         return Ok(false);
@@ -179,7 +171,9 @@ async fn quiet(world: &World) -> Result<(), Fault> {
     let now = world.now();
     let last = Statement::new("select max(at_ms) as at_ms from receipt", params![]);
     let rows = world.db.query(last).await?;
-    let last = rows.first().map_or(Ok(None), |row| row.opt_millis("at_ms"))?;
+    let last = rows
+        .first()
+        .map_or(Ok(None), |row| row.opt_millis("at_ms"))?;
     let Some(last) = last.filter(|last| now.since(*last) >= hours.saturating_mul(3_600_000)) else {
         return Ok(());
     };
@@ -195,7 +189,10 @@ async fn quiet(world: &World) -> Result<(), Fault> {
     }
     let detail = json!({"last_delivery_at": crate::moment::format(last), "hours": hours});
     let subject = last.get().to_string();
-    world.db.query(alerts::raise("quiet", &subject, &detail, now)).await?;
+    world
+        .db
+        .query(alerts::raise("quiet", &subject, &detail, now))
+        .await?;
     Ok(())
 }
 

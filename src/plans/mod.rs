@@ -20,10 +20,16 @@ use std::rc::Rc;
 
 use crate::accounts::Account;
 use crate::fault::Fault;
+use crate::gate;
+use crate::gate::wire::{Ask, Told};
 use crate::world::World;
 
 /// Tells the account's gate that its limits may have changed: the cached limit is dropped, and the
 /// answer to a read that is under way will not be believed.
-pub async fn ring(_world: &Rc<World>, _account: &Account) -> Result<(), Fault> {
-    Ok(())
+pub async fn ring(world: &Rc<World>, account: &Account) -> Result<(), Fault> {
+    let told = gate::tell(world, &account.account_id, Ask::Ring).await?;
+    match told {
+        Told::Done => Ok(()),
+        other => Err(Fault::unreadable("ring the gate", format!("{other:?}"))),
+    }
 }

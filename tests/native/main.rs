@@ -10,7 +10,9 @@
 
 mod accounts;
 mod auth;
+mod engine_room;
 mod links;
 mod openapi;
+mod quick;
 mod tidy;
 mod usage;
