@@ -130,13 +130,11 @@ fn limits(value: Value) -> Result<BTreeMap<String, Option<i64>>, Problem> {
     for (feature, limit) in members {
         let number = match &limit {
             Value::Null => None,
-            limit => match whole_number(limit).filter(|n| (0..=SAFE_MAX).contains(n)) {
-                Some(number) => Some(number),
-                None => {
-                    let field = format!(".{feature}");
-                    return Err(wrong(&field, "It must be a whole number from 0, or null."));
-                }
-            },
+            limit => {
+                let number = whole_number(limit).filter(|n| (0..=SAFE_MAX).contains(n));
+                let detail = "It must be a whole number from 0, or null.";
+                Some(number.ok_or_else(|| wrong(&format!(".{feature}"), detail))?)
+            }
         };
         if !is_path_id(&feature) {
             return Err(wrong("", "A feature's key does not have the right form."));

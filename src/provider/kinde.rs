@@ -81,13 +81,13 @@ impl Kinde {
     }
 
     /// Every page of a list, or a fault.
-    async fn whole<T>(
+    async fn list<T>(
         &self,
         list: List<'_>,
         read: fn(&Value) -> Result<T, Unread>,
     ) -> Result<Vec<T>, ProviderFault> {
         let origin = &self.credentials()?.origin;
-        let mut items = Vec::new();
+        let mut whole = Vec::new();
         let mut seen = BTreeSet::new();
         let mut after: Option<String> = None;
         for number in 1..=PAGES_MAX {
@@ -96,10 +96,10 @@ impl Kinde {
             let page = wire::page(&json, &list, read)
                 .map_err(|unread| on_page(number, ProviderFault::from(unread)))?;
             let next = following(&page, &mut seen)?;
-            items.extend(page.items);
+            whole.extend(page.items);
             match next {
-                None => return Ok(items),
-                Some(last) => after = Some(last),
+                None => return Ok(whole),
+                next_page => after = next_page,
             }
         }
         let cause = format!("{} has more than {PAGES_MAX} pages", list.member);
@@ -114,7 +114,7 @@ impl Kinde {
             page_rows: wire::PAGE_ROWS,
             expand: None,
         };
-        let agreements = self.whole(list, wire::agreement).await?;
+        let agreements = self.list(list, wire::agreement).await?;
         let subscribed_on = if anchor_needs_subscribed_on(&agreements) {
             self.subscribed_on(customer).await?
         } else {
@@ -155,7 +155,7 @@ impl Provider for Kinde {
                 expand: None,
             };
             let mut limits = Limits::new();
-            let named = self.whole(list, wire::entitlement).await?;
+            let named = self.list(list, wire::entitlement).await?;
             for (key, limit) in named.into_iter().flatten() {
                 let larger = limits.get(&key).map_or(limit, |known| known.larger(limit));
                 limits.insert(key, larger);

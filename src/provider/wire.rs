@@ -345,11 +345,10 @@ fn newest(records: &[Value], has_more: bool) -> Result<Delta, Unread> {
     for record in records.iter().filter(|record| !is_delta(record)) {
         let read = meter_record(record)?;
         newest = Some(match newest {
-            None => read,
             Some(_) if read.1.is_none() => return Err(Unread("meter_usage_timestamp")),
             Some(before) if before.1.is_none() => return Err(Unread("meter_usage_timestamp")),
             Some(before) if before.1 > read.1 => before,
-            Some(_) => read,
+            None | Some(_) => read,
         });
     }
     Ok(newest.map_or(Delta::ZERO, |(total, _)| total))
@@ -413,11 +412,8 @@ fn flag(value: Option<&Value>) -> Result<Option<bool>, Unread> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(flag)) => Ok(Some(*flag)),
-        Some(Value::String(text)) => match text.as_str() {
-            "true" => Ok(Some(true)),
-            "false" => Ok(Some(false)),
-            _ => Err(Unread("has_more")),
-        },
+        Some(Value::String(text)) if text == "true" => Ok(Some(true)),
+        Some(Value::String(text)) if text == "false" => Ok(Some(false)),
         Some(_) => Err(Unread("has_more")),
     }
 }

@@ -222,7 +222,11 @@ fn only_an_answer_that_says_so_confirms_a_write() {
 #[test]
 fn a_meter_reads_as_number_text_record_or_the_newest_absolute_record() {
     let total = |number: i64| Ok(Delta::new(number).expect("an amount"));
-    let record = |value: Value, at: &str| json!({"meter_value": value, "meter_usage_timestamp": at, "meter_type_code": "absolute"});
+    let record = |value: Value, at: &str| {
+        let mut record = json!({"meter_value": value, "meter_type_code": "absolute"});
+        record["meter_usage_timestamp"] = json!(at);
+        record
+    };
     let old = record(json!("9"), "2026-10-01T00:00:00Z");
     let new = record(json!(12), "2026-10-02T00:00:00+11");
     let delta = json!({"meter_value": "1", "meter_type_code": "delta",

@@ -39,7 +39,8 @@ fn features_of(plan: &str) -> Features {
 /// A customer as it now is.
 #[derive(Clone, Debug)]
 pub struct Customer {
-    pub customer_id: String,
+    /// Its id at the provider.
+    pub id: String,
     /// The current agreement and its plan.
     pub agreement: Option<(String, String)>,
     overrides: Features,
@@ -63,7 +64,7 @@ impl Customer {
     fn describe(&self) -> Value {
         let (agreement_id, plan) = self.agreement.clone().unzip();
         json!({
-            "customer_id": self.customer_id,
+            "customer_id": self.id,
             "plan": plan,
             "agreement_id": agreement_id,
             "limits": self.limits(),
@@ -75,7 +76,7 @@ impl Customer {
 
 /// An agreement of a customer.
 pub struct Agreement {
-    pub agreement_id: String,
+    pub id: String,
     pub customer_id: String,
     pub plan: String,
     pub expires_at: Option<Millis>,
@@ -87,7 +88,7 @@ impl Agreement {
     fn of_row(row: &Row) -> Result<Self, Fault> {
         let start = row.opt_millis("period_start_ms")?;
         Ok(Self {
-            agreement_id: row.text("agreement_id")?.to_owned(),
+            id: row.text("agreement_id")?.to_owned(),
             customer_id: row.text("customer_id")?.to_owned(),
             plan: row.text("plan")?.to_owned(),
             expires_at: row.opt_millis("expires_at_ms")?,
@@ -218,13 +219,15 @@ fn set_plan(
     now: Millis,
 ) -> Result<(), Fault> {
     let current = before.agreement.clone();
-    let plan = match (&change.plan, &current) {
-        (PlanChange::End, None) => return Ok(()),
-        (PlanChange::End, Some(_)) => return end(sql, before, customer, now),
-        (PlanChange::To(plan), _) => plan.clone(),
-        (PlanChange::Keep, Some((_, plan))) => plan.clone(),
-        (PlanChange::Keep, None) if is_new => FIRST_PLAN.to_owned(),
-        (PlanChange::Keep, None) => return Ok(()),
+    let running = current.as_ref().map(|(_, plan)| plan.as_str());
+    let plan = match &change.plan {
+        PlanChange::End => return end(sql, before, customer, now),
+        PlanChange::To(plan) => Some(plan.as_str()),
+        PlanChange::Keep if is_new => Some(FIRST_PLAN),
+        PlanChange::Keep => running,
+    };
+    let Some(plan) = plan.map(str::to_owned) else {
+        return Ok(());
     };
     match (&current, &change.agreement_id) {
         (Some((id, _)), Some(asked)) if id == asked => {
@@ -280,7 +283,7 @@ fn begin(
          values (?1, (select coalesce(max(number), 0) + 1 from agreement), ?2, ?3, ?4) \
          on conflict (agreement_id) do update set plan = excluded.plan, expires_at_ms = null, \
          period_start_ms = null, period_end_ms = null",
-        &params![agreement_id, customer.customer_id.as_str(), plan, now],
+        &params![agreement_id, customer.id.as_str(), plan, now],
     )?;
     customer.agreement = Some((agreement_id.to_owned(), plan.to_owned()));
     customer.subscribed_on = now;
@@ -312,7 +315,7 @@ fn unset(customer_id: &str, now: Millis) -> Customer {
     let anchor = Anchor::calendar_months();
     let month = cycle_at(&[anchor], now);
     Customer {
-        customer_id: customer_id.to_owned(),
+        id: customer_id.to_owned(),
         agreement: None,
         overrides: Features::new(),
         subscribed_on: now,
@@ -348,7 +351,7 @@ fn load(sql: &dyn Sql, customer_id: &str) -> Result<Option<Customer>, Fault> {
     let unreadable = |what| Fault::unreadable("read a customer of the stand-in", what);
     let agreement_id = row.opt_text("agreement_id")?.map(str::to_owned);
     Ok(Some(Customer {
-        customer_id: row.text("customer_id")?.to_owned(),
+        id: row.text("customer_id")?.to_owned(),
         agreement: agreement_id.zip(row.opt_text("plan")?.map(str::to_owned)),
         overrides: serde_json::from_str(row.text("limits")?).map_err(|_| unreadable("limits"))?,
         subscribed_on: row.millis("subscribed_on_ms")?,
@@ -373,7 +376,7 @@ fn save(sql: &dyn Sql, customer: &Customer) -> Result<(), Fault> {
          anchor_at_ms = excluded.anchor_at_ms, anchor_day = excluded.anchor_day, \
          period_start_ms = excluded.period_start_ms, period_end_ms = excluded.period_end_ms",
         &params![
-            customer.customer_id.as_str(),
+            customer.id.as_str(),
             agreement_id,
             json!(customer.overrides).to_string(),
             customer.subscribed_on,

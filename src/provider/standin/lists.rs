@@ -112,7 +112,7 @@ pub fn agreements(
         });
         let (start, end) = agreement.period(&customer);
         rows.push(json!({
-            "id": agreement.agreement_id,
+            "id": agreement.id,
             "plan_code": agreement.plan,
             "expires_on": agreement.expires_at.map(moment::format),
             "billing_group_id": null,

@@ -202,3 +202,6 @@ impl Transport for InProcess {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
