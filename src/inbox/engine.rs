@@ -325,7 +325,7 @@ impl Room {
         };
         let asked = Ask::Event(EventAsk {
             r#type: type_name.to_owned(),
-            customer_id: Some(self.customer.to_string()),
+            customer_id: self.customer.to_string(),
             data,
             event_id: None,
             webhook_id: None,
