@@ -2,6 +2,7 @@
 //! and simulation. The only code that names `rusqlite`.
 
 pub mod executor;
+pub mod faulty;
 pub mod machine;
 pub mod signatures;
 pub mod simulation;

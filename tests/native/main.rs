@@ -11,6 +11,8 @@
 mod accounts;
 mod auth;
 mod engine_room;
+mod crash;
+mod feed;
 mod links;
 mod openapi;
 mod quick;
