@@ -76,6 +76,7 @@ impl AccountObject {
     /// Does what is due.
     pub async fn alarm(&self) -> Result<(), Fault> {
         self.object.wake(STEPS)?;
+        clock::learn(&self.object).await?;
         let done = self.do_due().await;
         let done = done.and(self.tend_due().await);
         let armed = self.object.arm().await;

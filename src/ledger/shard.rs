@@ -66,6 +66,7 @@ impl ShardObject {
     /// Does what is due.
     pub async fn alarm(&self) -> Result<(), Fault> {
         self.wake()?;
+        clock::learn(&self.object).await?;
         let outcome = self.do_what_is_due().await;
         self.object.arm().await?;
         outcome

@@ -83,15 +83,24 @@ pub async fn set(world: &Rc<World>, offset_ms: i64) -> Result<Reply, Fault> {
     }
 }
 
-/// New storage asks for the offset before its object does anything. Right after `wake`.
+/// New storage asks for the offset before its object does anything, and the isolate that the
+/// object runs in hears of it. Right after `wake`.
 pub async fn learn(object: &Object) -> Result<(), Fault> {
-    if !object.world.settings.has_stand_in() || object.knows_clock_offset()? {
+    if !object.world.settings.has_stand_in() {
         return Ok(());
     }
-    let offset_ms = ask_offset(&object.world).await?;
-    // Being told while this was under way is newer.
     if !object.knows_clock_offset()? {
-        object.set_clock_offset(offset_ms)?;
+        let offset_ms = ask_offset(&object.world).await?;
+        // Being told while this was under way is newer.
+        if !object.knows_clock_offset()? {
+            object.set_clock_offset(offset_ms)?;
+        }
+    }
+    let isolate = &object.world.isolate;
+    let offset_ms = object.clock_offset_ms()?;
+    // An object that is told only in a moment must not set back an isolate that knows.
+    if isolate.clock_heard_at.get().is_none() || offset_ms > isolate.clock_offset_ms.get() {
+        isolate.clock_offset_ms.set(offset_ms);
     }
     Ok(())
 }
