@@ -185,7 +185,7 @@ fn dispatch(endpoint: Endpoint, call: Call) -> Later<'static, Answer> {
         Endpoint::ReconcilePage => Box::pin(super::pages::reconcile_page(call)),
         Endpoint::EngineRoom => Box::pin(super::pages::engine_room(call)),
         Endpoint::RunEngineRoom => Box::pin(super::pages::run_engine_room(call)),
-        Endpoint::LinksPage => Box::pin(super::pages::links_page(call)),
+        Endpoint::LinksPage => Box::pin(super::links_page::links_page(call)),
         Endpoint::JobsPage => Box::pin(super::pages::jobs_page(call)),
         Endpoint::AccountPage => Box::pin(super::account_page::account_page(call)),
         Endpoint::EventsPage => Box::pin(super::pages::events_page(call)),

@@ -9,6 +9,7 @@ pub mod body;
 pub mod events;
 pub mod jobs;
 pub mod links;
+pub mod links_page;
 pub mod list;
 pub mod meters;
 pub mod metrics;

@@ -47,11 +47,6 @@ pub async fn run_engine_room(call: Call) -> Answer {
     unbuilt(&call)
 }
 
-/// `GET /app/links`
-pub async fn links_page(call: Call) -> Answer {
-    unbuilt(&call)
-}
-
 /// `GET /app/jobs`
 pub async fn jobs_page(call: Call) -> Answer {
     unbuilt(&call)

@@ -211,6 +211,27 @@ pub async fn sums(
     Ok(sums)
 }
 
+/// What counts of a feature and cycle for each of these links; one without entries is left out.
+pub async fn totals_by_code(
+    db: &dyn Db,
+    owner: (&AccountId, &FeatureName, &CycleName),
+    codes: &[&str],
+) -> Result<BTreeMap<String, i64>, Fault> {
+    let (account_id, feature, cycle) = owner;
+    let sql = "select code, sum(units) as units from entry \
+        where account_id = ?1 and feature = ?2 and cycle = ?3 \
+        and code in (select value from json_each(?4)) group by code";
+    let params = params![
+        account_id.as_str(),
+        feature.as_str(),
+        cycle.as_str(),
+        json!(codes).to_string()
+    ];
+    let rows = db.query(Statement::new(sql, params)).await?;
+    let total = |row: &Row| Ok((row.text("code")?.to_owned(), row.delta("units")?.get()));
+    rows.iter().map(total).collect()
+}
+
 /// An entry of the account and the sum of what corrects it.
 pub async fn with_corrections(
     db: &dyn Db,

@@ -6,12 +6,14 @@
 mod account;
 mod docs;
 mod frame;
+mod links;
 mod overview;
 mod signin;
 
 pub use account::{AccountView, BudgetLine, KeyLine, account};
 pub use docs::docs;
 pub use frame::{Viewer, frame, moment, number};
+pub use links::{DayLine, LinkLine, LinksView, links, links_of_whom};
 pub use overview::{AccountLine, Counts, Overview, overview};
 pub use signin::{no_page, sign_in};
 

@@ -613,7 +613,7 @@ fn only_an_answered_redirect_is_recorded() {
     link(&machine, "x");
     assert_eq!(click(&machine, Some(CHROME)).status, 302);
     let prefetch = visit_with(&machine, "/x", |visit| {
-        set(visit, "sec-purpose", Some("prefetch"))
+        set(visit, "sec-purpose", Some("prefetch"));
     });
     assert_eq!(prefetch.status, 503);
     assert_eq!(visit(&machine, "/y").status, 404);
@@ -680,4 +680,32 @@ fn a_redirect_is_never_refused_for_a_limit_and_our_own_pictures_are_no_clicks() 
         assert_eq!(visit(&machine, path).status, 200);
     }
     assert_eq!(units(&machine), vec![1; 200]);
+}
+
+#[test]
+fn the_page_shows_an_accounts_links_with_clicks_by_day() {
+    let machine = machine(&[]);
+    link(&machine, "x");
+    for agent in [Some(CHROME), Some(CHROME), None] {
+        assert_eq!(click(&machine, agent).status, 302);
+    }
+    machine.advance(2_000);
+    let page = |target: &str| {
+        let answer = machine.handle(request("GET", target, OPERATOR, &Value::Null));
+        assert_eq!(answer.status, 200, "{target}");
+        String::from_utf8(answer.body).expect("text")
+    };
+    let html = page("/app/links?account=a");
+    for part in [
+        "http://localhost:8787/x",
+        "/v1/links/x/qr.svg",
+        "POST /v1/links?account=a",
+        "<td>2026-11-10</td><td class=\"n\">3</td><td class=\"n\">1</td><td class=\"n\">2</td>",
+        "PATCH /v1/links/x?account=a",
+    ] {
+        assert!(html.contains(part), "{part} is not in\n{html}");
+    }
+    assert!(page("/app/links?account=a&code=y").contains("Nothing was recorded"));
+    assert!(page("/app/links").contains("/app/links?account=b"));
+    assert!(!page("/app/links?account=b").contains("localhost:8787/x"));
 }

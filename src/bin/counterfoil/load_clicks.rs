@@ -208,7 +208,7 @@ impl LoadClicks {
                  may be recorded or not"
             );
         }
-        // A click whose answer was lost may have been recorded: what was recorded then lies between.
+        // A click whose answer was lost may have been recorded or not.
         let recorded = u64::try_from(recorded).unwrap_or(0);
         if recorded < redirected || recorded > redirected + broken {
             println!("recorded differs from redirected: {recorded} and {redirected}");
