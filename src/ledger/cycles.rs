@@ -31,6 +31,11 @@ struct Known {
 pub struct Remembered(RefCell<BTreeMap<AccountId, Known>>);
 
 impl Remembered {
+    /// Whether no account was met yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
     fn get(&self, account_id: &AccountId) -> Option<Known> {
         self.0.borrow().get(account_id).cloned()
     }

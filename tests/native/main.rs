@@ -10,8 +10,9 @@
 
 mod accounts;
 mod auth;
-mod engine_room;
+mod clicks;
 mod crash;
+mod engine_room;
 mod feed;
 mod links;
 mod openapi;
