@@ -41,6 +41,9 @@ const RETRY_MS: i64 = 1_000;
 const RETRY_MS_MAX: i64 = 60_000;
 /// While the double-click rule is on, ids of delivered clicks are known for at least this long.
 const REPEAT_MS: i64 = 15 * 60_000;
+/// Looks at a batch that is under way, before a visitor is told that it is.
+const LANDING_LOOKS: u32 = 100;
+const LANDING_LOOK_MS: u32 = 20;
 const HOUR_MS: i64 = 3_600_000;
 
 /// What an object says of its feed.
@@ -57,12 +60,15 @@ pub struct FeedState {
     pub waits: bool,
     /// The review item that holds the feed, where it has stopped at a gap.
     pub stopped_by: Option<String>,
+    /// A batch was under way for so long that the ledger's row could not be compared.
+    #[serde(default)]
+    pub unsure: bool,
 }
 
 impl FeedState {
-    /// Whether the ledger lacks what it once had confirmed.
+    /// Whether the ledger lacks, or may lack, what it once had confirmed.
     pub fn is_behind(&self) -> bool {
-        self.best > self.confirmed || self.stopped_by.is_some()
+        self.best > self.confirmed || self.stopped_by.is_some() || self.unsure
     }
 }
 
@@ -221,23 +227,39 @@ impl Feed {
     /// Compares the stream with the ledger's rows of this object, as a caller read them, and
     /// sends what the ledger lacks.
     pub async fn take_rows(&self, rows: &[FeedRow]) -> Result<FeedState, Fault> {
-        let state = self.outbox().state()?;
-        if let Some(state) = state.filter(|_| !self.under_way.get()) {
-            let row = rows.iter().find(|row| row.epoch == state.epoch);
-            let agrees = match row {
-                None => state.confirmed == 0,
-                Some(row) => {
-                    row.last == state.confirmed
-                        && self.outbox().batch_id(row.last)?.as_ref() == Some(&row.last_id)
-                }
-            };
+        let mut unsure = false;
+        if !self.agrees(rows)? {
+            self.wait_for_landing().await;
             // A row may be older than the last batch, so one that differs is read anew.
-            if !agrees && let Some(_landing) = self.take_off() {
-                self.find_standing().await?;
+            match self.take_off() {
+                Some(_landing) => self.find_standing().await.map(|_| ())?,
+                None => unsure = true,
             }
         }
         self.flush().await?;
-        self.state()
+        let state = self.state()?;
+        Ok(FeedState { unsure, ..state })
+    }
+
+    fn agrees(&self, rows: &[FeedRow]) -> Result<bool, Fault> {
+        let Some(state) = self.outbox().state()? else {
+            return Ok(true);
+        };
+        match rows.iter().find(|row| row.epoch == state.epoch) {
+            None => Ok(state.confirmed == 0),
+            Some(row) => Ok(row.last == state.confirmed
+                && self.outbox().batch_id(row.last)?.as_ref() == Some(&row.last_id)),
+        }
+    }
+
+    /// Gives the batch that is under way some time to land.
+    async fn wait_for_landing(&self) {
+        for _ in 0..LANDING_LOOKS {
+            if !self.under_way.get() {
+                return;
+            }
+            self.object.world.timer.pause(LANDING_LOOK_MS).await;
+        }
     }
 
     /// Where the feed stands, as far as the object knows.
@@ -257,6 +279,7 @@ impl Feed {
             best: state.best,
             waits,
             stopped_by: state.stopped_by,
+            unsure: false,
         })
     }
 
