@@ -173,3 +173,94 @@ impl Object {
         self.alarm.set(at).await
     }
 }
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod tests {
+    use super::*;
+    use crate::native::machine::Machine;
+    use crate::native::sqlite::Sqlite;
+    use crate::ports::{Later, Rows};
+
+    const ONE: &[&str] = &[
+        "create table a (n integer) strict",
+        "insert into a values (1)",
+    ];
+    const TWO: &[&str] = &["create table b (n integer) strict"];
+    const THREE: &[&str] = &[
+        "alter table a add column m integer",
+        "insert into b values (3)",
+    ];
+    const RELEASES: &[&[&[&str]]] = &[&[ONE], &[ONE, TWO], &[ONE, TWO, THREE]];
+
+    struct NoAlarm;
+
+    impl Alarm for NoAlarm {
+        fn set(&self, _at: Option<Millis>) -> Later<'_, Result<(), Fault>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    fn object(storage: &Sqlite) -> Object {
+        let machine = Machine::new(&[]).expect("it starts");
+        Object {
+            sql: Rc::new(storage.clone()),
+            alarm: Rc::new(NoAlarm),
+            world: machine.world(),
+        }
+    }
+
+    fn dump(storage: &Sqlite) -> Vec<Rows> {
+        let sql: &dyn Sql = storage;
+        let read = |text: &str| sql.query(text, &[]).expect("it reads");
+        let tables = read("select name, sql from sqlite_master order by name");
+        let rows = tables.iter().map(|table| {
+            let name = table.text("name").expect("a name");
+            if name.starts_with("sqlite_") {
+                Rows::new()
+            } else {
+                read(&format!("select * from {name}"))
+            }
+        });
+        std::iter::once(tables.clone()).chain(rows).collect()
+    }
+
+    #[test]
+    fn a_storage_of_any_older_release_becomes_the_newest() {
+        let newest = RELEASES[RELEASES.len() - 1];
+        let fresh = Sqlite::memory().expect("it opens");
+        object(&fresh).wake(newest).expect("it wakes");
+        for first in 0..RELEASES.len() {
+            let storage = Sqlite::memory().expect("it opens");
+            for release in &RELEASES[first..] {
+                object(&storage).wake(release).expect("it wakes");
+                object(&storage).wake(release).expect("it wakes again");
+            }
+            assert_eq!(dump(&storage), dump(&fresh), "from release {first}");
+        }
+    }
+
+    #[test]
+    fn a_storage_of_a_newer_release_is_refused_and_nothing_is_written() {
+        let storage = Sqlite::memory().expect("it opens");
+        object(&storage).wake(RELEASES[2]).expect("it wakes");
+        let before = dump(&storage);
+        for older in [&[][..], RELEASES[0], RELEASES[1]] {
+            let fault = object(&storage).wake(older).expect_err("it is newer");
+            assert_eq!(
+                (fault.kind, fault.code()),
+                (FaultKind::NewerSchema, "newer_schema")
+            );
+        }
+        assert_eq!(dump(&storage), before);
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_storage_as_it_was() {
+        let storage = Sqlite::memory().expect("it opens");
+        object(&storage).wake(RELEASES[0]).expect("it wakes");
+        let before = dump(&storage);
+        let broken: &[&[&str]] = &[ONE, TWO, &["insert into nowhere values (1)"]];
+        assert!(object(&storage).wake(broken).is_err());
+        assert_eq!(dump(&storage), before);
+    }
+}
