@@ -13,6 +13,8 @@
 pub mod accounts;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod counting;
+pub mod cron;
 pub mod cycle;
 pub mod fault;
 pub mod gate;
@@ -29,6 +31,7 @@ pub mod parallel;
 pub mod plans;
 pub mod ports;
 pub mod provider;
+pub mod reconciler;
 pub mod reporter;
 pub mod settings;
 pub mod tally;

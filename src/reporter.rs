@@ -133,17 +133,16 @@ impl Run<'_> {
     async fn page(&self, summary: &mut Summary) -> Result<bool, Fault> {
         let left = self.calls.left().saturating_sub(CALLS_PER_PAGE);
         let affordable = i64::from(left / CALLS_PER_METER).min(PAGE_ROWS);
-        if affordable == 0 || self.pass.told_to_wait.get() {
+        if self.pass.told_to_wait.get() {
+            summary.done = true;
+        }
+        if affordable == 0 || summary.done {
             return Ok(false);
         }
         let ledger = &*self.world.ledger;
         let now = self.world.now();
         let marks = marks::page(ledger, self.pass.run, now, affordable).await?;
-        if marks.is_empty() {
-            summary.done = true;
-            return Ok(false);
-        }
-        let count = i64::try_from(marks.len()).unwrap_or(i64::MAX);
+        summary.done = i64::try_from(marks.len()).unwrap_or(0) < affordable;
         let accounts = accounts_of(marks.iter().map(|mark| &mark.pair));
         let billed = billed::load(&*self.world.db, &accounts).await?;
         let (mut subjects, mut notes) = (Vec::new(), Vec::new());
@@ -164,7 +163,7 @@ impl Run<'_> {
             .collect();
         let tried = parallel::all(works, self.world.settings.meter_concurrency).await;
         self.end_page(&tried, summary).await?;
-        Ok(count == affordable)
+        Ok(!summary.done)
     }
 
     /// What is to be written, or until when the pair waits.

@@ -4,7 +4,6 @@
 create table cron (
   name text primary key,
   number integer not null default 0,
-  started_at_ms integer,
   finished_at_ms integer,
   pass_day integer, -- the day (since 1970) whose nightly pass is under way or done
   pass_done integer not null default 0,

@@ -121,7 +121,7 @@ impl AccountObject {
             }),
             Ask::TakeFeed { .. } => {
                 self.do_due().await?;
-                Ok(Told::Done)
+                Ok(Told::Feed(crate::ledger::feed::FeedState::default()))
             }
             Ask::Lane { account_id } => {
                 self.tend(account_id).await?;

@@ -173,8 +173,8 @@ pub enum Ask {
     },
     /// The account's own feed rows as the ledger database has them.
     TakeFeed {
-        /// JSON as the feed reads it.
-        rows: String,
+        /// One for each life of its storage.
+        rows: Vec<crate::ledger::stream::FeedRow>,
     },
     /// The stand-in's clock was moved.
     Clock {
@@ -287,6 +287,8 @@ pub enum Told {
     Estimates(EstimatesView),
     /// The last refusals, newest first.
     Refusals(Vec<RefusalView>),
+    /// Where the object's feed stands.
+    Feed(crate::ledger::feed::FeedState),
     /// The domain said no; nothing changed.
     Refused(RefusedView),
     /// It was done, there is nothing to tell.

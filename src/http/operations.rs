@@ -2,9 +2,12 @@
 
 use serde_json::json;
 
-use super::app::{Call, unbuilt};
-use super::reply::{Answer, Response};
+use super::app::Call;
+use super::reply::{Answer, Problem, Response};
 use super::{metrics, openapi};
+use crate::accounts::store;
+use crate::cron::{self, Asked, Job};
+use crate::units::AccountId;
 
 /// Which build answers: set by the build script, so that nobody takes an older server for this one.
 const BUILD: &str = match option_env!("COUNTERFOIL_BUILD") {
@@ -44,5 +47,23 @@ pub async fn open_api(call: Call) -> Answer {
 
 /// `POST /v1/run/{job}`
 pub async fn run_job(call: Call) -> Answer {
-    unbuilt(&call)
+    let job = Job::parse(call.path_value(0)?).ok_or_else(Problem::not_found)?;
+    let mut fields = call.fields()?;
+    let mut asked = Asked::default();
+    if job == Job::Reconciler {
+        asked.account = fields.opt_id("account", AccountId::new)?;
+        asked.dry_run = fields.opt_bool("dry_run")?.unwrap_or(false);
+    }
+    fields.finish()?;
+    match (&call.account, &asked.account) {
+        (Some(account), _) if job == Job::Reconciler => {
+            asked.account = Some(account.account_id.clone());
+        }
+        (_, Some(id)) if store::load(&*call.world.db, id).await?.is_none() => {
+            return Err(Problem::not_found().into());
+        }
+        _ => {}
+    }
+    let summary = cron::run_job(&call.world, job, &asked).await?;
+    Ok(Response::json(200, &summary))
 }

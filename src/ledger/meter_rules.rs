@@ -89,14 +89,15 @@ pub fn to_send(total: Delta, base: Delta) -> Option<Units> {
     total.minus(base).and_then(|left| Units::new(left.get()))
 }
 
-/// What a meter is known to hold: the later of what was confirmed and what was read; nothing where
-/// neither ever was. `None` while a write to it is in doubt.
+/// What a meter is known to hold, the later of what was confirmed and what was read: nothing where
+/// neither ever was.
+pub fn last_known(held: Option<Delta>) -> Delta {
+    held.unwrap_or(Delta::ZERO)
+}
+
+/// The same, but `None` while a write to it is in doubt.
 pub fn holds(held: Option<Delta>, in_doubt: bool) -> Option<Delta> {
-    if in_doubt {
-        None
-    } else {
-        Some(held.unwrap_or(Delta::ZERO))
-    }
+    (!in_doubt).then(|| last_known(held))
 }
 
 /// How the last attempt to report a meter ended.
@@ -214,6 +215,10 @@ impl Cause {
 
 /// What is known when a verdict is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four facts that do not depend on each other"
+)]
 pub struct Facts {
     /// The sum of every entry of the cycle.
     pub ledger: Delta,

@@ -69,7 +69,7 @@ async fn current(world: &World, id: &AccountId) -> Result<Option<CurrentAgreemen
 }
 
 /// Notes since when the period differs; after an hour, and another read, a person must look.
-async fn differs(world: &Rc<World>, pass: &Pass, subject: &mut Subject) -> Result<(), Fault> {
+pub async fn differs(world: &Rc<World>, pass: &Pass, subject: &mut Subject) -> Result<(), Fault> {
     let now = world.now();
     let Some(since) = watch(world, subject, now).await? else {
         return Ok(());

@@ -16,6 +16,7 @@ mod engine_room;
 mod feed;
 mod inbox_desk;
 mod links;
+mod meters;
 mod openapi;
 mod plans;
 mod quick;

@@ -1,0 +1,227 @@
+//! The cron tick, every minute, and the same jobs one by one for an operator or a test.
+//!
+//! In the order sweeper, inbox, reporter, nightly work, all within `CALLS_PER_RUN`; what is not
+//! done goes on in the next minute. One job's failure stops no other, and two ticks at once do no
+//! harm: whatever a job takes is taken by a conditional statement.
+
+use std::rc::Rc;
+
+use serde_json::{Value as Json, json};
+
+use crate::counting::counted;
+use crate::fault::Fault;
+use crate::params;
+use crate::plans::nightly;
+use crate::ports::Statement;
+use crate::provider::standin::clock;
+use crate::reconciler::{self, PassName};
+use crate::units::{AccountId, Millis};
+use crate::world::{Calls, World};
+use crate::{moment, reporter};
+
+/// The jobs that can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Job {
+    /// Meters.
+    Reporter,
+    /// Ledger against provider.
+    Reconciler,
+    /// Plans against provider.
+    Plans,
+}
+
+impl Job {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Reporter, Self::Reconciler, Self::Plans];
+
+    /// As in the route and the metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reporter => "reporter",
+            Self::Reconciler => "reconciler",
+            Self::Plans => "plans",
+        }
+    }
+
+    /// From its name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|job| job.name() == name)
+    }
+}
+
+/// What a run is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Only this account: the reconciler.
+    pub account: Option<AccountId>,
+    /// Write nothing: the reconciler.
+    pub dry_run: bool,
+}
+
+/// Runs one job now, with calls of its own; gives its summary.
+pub async fn run_job(world: &Rc<World>, job: Job, asked: &Asked) -> Result<Json, Fault> {
+    let calls = Rc::new(Calls::new(world.settings.calls_per_run));
+    let counted = Rc::new(counted(world, &calls));
+    let summary = match (job, &asked.account) {
+        (Job::Reconciler, Some(account)) => {
+            reconciler::run_account(&counted, account, asked.dry_run)
+                .await?
+                .json()
+        }
+        (Job::Reconciler, None) => {
+            let pass = if asked.dry_run {
+                PassName::DryRun
+            } else {
+                PassName::Asked
+            };
+            reconciler::run(&counted, &calls, pass).await?.json()
+        }
+        (Job::Reporter, _) => reporter::run(&counted, &calls).await?.json(),
+        (Job::Plans, _) => nightly::run(&counted, &calls).await?.json(),
+    };
+    if !asked.dry_run {
+        let at = world.now();
+        world.db.query(ran(&[job.name()], at)).await?;
+    }
+    Ok(summary)
+}
+
+/// Everything that is due this minute. Never fails: a fault is one line in the log.
+pub async fn tick(world: &Rc<World>) {
+    clock::refresh(world).await;
+    let calls = Rc::new(Calls::new(world.settings.calls_per_run));
+    let counted = Rc::new(counted(world, &calls));
+    let mut done = vec!["tick"];
+    let reported = reporter::run(&counted, &calls).await;
+    note(world, Job::Reporter, reported.map(|s| s.json()), &mut done);
+    match night(&counted, PassName::Nightly.name()).await {
+        Ok(true) => {
+            let outcome = nightly_reconcile(&counted, &calls).await;
+            note(world, Job::Reconciler, outcome, &mut done);
+        }
+        Ok(false) => {}
+        Err(fault) => note(world, Job::Reconciler, Err(fault), &mut done),
+    }
+    match night(&counted, PLANS).await {
+        Ok(true) => {
+            let outcome = nightly_plans(&counted, &calls).await;
+            note(world, Job::Plans, outcome, &mut done);
+        }
+        Ok(false) => {}
+        Err(fault) => note(world, Job::Plans, Err(fault), &mut done),
+    }
+    if let Err(fault) = world.db.query(ran(&done, world.now())).await {
+        let fields = json!({"cause": fault.to_string()});
+        world.log.line("error", "cron.fault", fields);
+    }
+}
+
+/// The row of the nightly plan reconcile.
+const PLANS: &str = "plans_nightly";
+
+async fn nightly_reconcile(world: &Rc<World>, calls: &Calls) -> Result<Json, Fault> {
+    let summary = reconciler::run(world, calls, PassName::Nightly).await?;
+    if summary.done {
+        night_is_done(world, PassName::Nightly.name()).await?;
+    }
+    Ok(summary.json())
+}
+
+async fn nightly_plans(world: &Rc<World>, calls: &Calls) -> Result<Json, Fault> {
+    let summary = nightly::run(world, calls).await?;
+    if summary.done {
+        night_is_done(world, PLANS).await?;
+    }
+    Ok(summary.json())
+}
+
+fn note(world: &World, job: Job, outcome: Result<Json, Fault>, done: &mut Vec<&'static str>) {
+    match outcome {
+        Ok(summary) => {
+            done.push(job.name());
+            let fields = json!({"job": job.name(), "summary": summary});
+            world.log.line("info", "cron.job", fields);
+        }
+        Err(fault) => {
+            let fields = json!({"job": job.name(), "doing": fault.doing, "cause": fault.cause});
+            world.log.line("error", "cron.fault", fields);
+        }
+    }
+}
+
+/// The number of the night that has begun last: nights begin at `NIGHTLY_AT`.
+pub fn night_of(now: Millis, nightly_at_minutes: i64) -> i64 {
+    let begun = now.get() - nightly_at_minutes * 60_000;
+    begun.div_euclid(moment::DAY_MS)
+}
+
+/// Whether tonight's pass is still to be done. A first start does not make up for nights before.
+async fn night(world: &World, name: &str) -> Result<bool, Fault> {
+    let night = night_of(world.now(), world.settings.nightly_at_minutes);
+    let first = Statement::new(
+        "insert into cron (name, pass_day, pass_done) values (?1, ?2, 1) \
+         on conflict (name) do update set pass_day = coalesce(pass_day, excluded.pass_day), \
+         pass_done = case when pass_day is null then 1 else pass_done end",
+        params![name, night],
+    );
+    let turn = Statement::new(
+        "update cron set pass_day = ?2, pass_done = 0 where name = ?1 and pass_day < ?2",
+        params![name, night],
+    );
+    let read = Statement::new("select pass_done from cron where name = ?1", params![name]);
+    let results = world.db.batch(vec![first, turn, read]).await?;
+    let row = results.last().and_then(|rows| rows.first());
+    Ok(match row {
+        Some(row) => row.int("pass_done")? == 0,
+        None => false,
+    })
+}
+
+async fn night_is_done(world: &World, name: &str) -> Result<(), Fault> {
+    let sql = "update cron set pass_done = 1 where name = ?1";
+    world.db.query(Statement::new(sql, params![name])).await?;
+    Ok(())
+}
+
+/// When these jobs last ran to their end.
+fn ran(names: &[&str], at: Millis) -> Statement {
+    Statement::new(
+        "insert into cron (name, finished_at_ms) \
+         select value, cast(?2 as integer) from json_each(?1) where true \
+         on conflict (name) do update set finished_at_ms = excluded.finished_at_ms",
+        params![json!(names).to_string(), at],
+    )
+}
+
+/// For `/metrics`: seconds since each job last ran.
+pub async fn gauges(world: &World) -> Result<Vec<(String, i64)>, Fault> {
+    let sql = "select name, finished_at_ms from cron where finished_at_ms is not null \
+        order by name";
+    let rows = world.db.query(Statement::new(sql, vec![])).await?;
+    let now = world.now();
+    rows.iter()
+        .map(|row| {
+            let seconds = now.since(row.millis("finished_at_ms")?) / 1000;
+            let name = row.text("name")?;
+            Ok((
+                format!("counterfoil_cron_seconds_since{{job=\"{name}\"}}"),
+                seconds,
+            ))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moment::parse_millis;
+
+    #[test]
+    fn a_night_begins_at_the_set_time_and_lasts_until_the_next() {
+        let night = |text| night_of(parse_millis(text).expect("a moment"), 120);
+        let before = night("2026-11-10T01:59:59.999Z");
+        assert_eq!(night("2026-11-10T02:00:00Z"), before + 1);
+        assert_eq!(night("2026-11-11T01:59:59Z"), before + 1);
+        assert_eq!(night("2026-11-11T02:00:00Z"), before + 2);
+    }
+}

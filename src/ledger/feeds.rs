@@ -1,0 +1,93 @@
+//! Hands objects their feed rows as the ledger has them: each compares and sends what is lacking.
+//!
+//! An object that had a batch confirmed which the ledger does not have is *behind*: the ledger was
+//! restored and is not yet filled again, so nothing that is read from it is complete.
+
+use std::collections::BTreeSet;
+
+use super::feed::FeedState;
+use super::stream::{self, FeedRow};
+use super::wire::{ShardAsk, VERSION};
+use crate::fault::Fault;
+use crate::gate;
+use crate::gate::wire::{Ask, Told};
+use crate::parallel;
+use crate::ports::{Later, ObjectName};
+use crate::units::AccountId;
+use crate::world::World;
+
+/// Objects asked at once.
+const AT_ONCE: usize = 5;
+
+/// Hands every configured shard, and every one that ever sent a batch, its rows. Gives how many
+/// are behind or did not answer.
+pub async fn hand_to_shards(world: &World) -> Result<i64, Fault> {
+    let rows = stream::shards(&*world.ledger).await?;
+    let known = rows.iter().filter_map(|row| number_of(&row.object));
+    let numbers: BTreeSet<u32> = known.chain(0..world.settings.shards).collect();
+    let rows = &rows;
+    let works = numbers
+        .into_iter()
+        .map(|number| -> Later<'_, bool> {
+            let name = ObjectName::LedgerShard(number).name();
+            let own: Vec<_> = rows.iter().filter(|r| r.object == name).cloned().collect();
+            Box::pin(async move { ask_shard(world, number, own).await.unwrap_or(true) })
+        })
+        .collect();
+    let behind = parallel::all(works, AT_ONCE).await;
+    Ok(count(&behind))
+}
+
+fn number_of(object: &str) -> Option<u32> {
+    object.strip_prefix("shard/")?.parse().ok()
+}
+
+async fn ask_shard(world: &World, shard: u32, rows: Vec<FeedRow>) -> Result<bool, Fault> {
+    let v = VERSION;
+    let ask = ShardAsk::TakeFeed { v, shard, rows };
+    let message = serde_json::to_string(&ask)
+        .map_err(|e| Fault::unreadable("write a message to a shard", e))?;
+    let name = ObjectName::LedgerShard(shard);
+    let answer = world.objects.ask(name, message).await?;
+    let state: FeedState = serde_json::from_str(&answer)
+        .map_err(|e| Fault::unreadable("read the answer of a shard", e))?;
+    Ok(state.is_behind())
+}
+
+/// Hands these accounts' objects their rows. Gives those that are behind or did not answer.
+pub async fn hand_to_accounts(
+    world: &World,
+    accounts: &[AccountId],
+) -> Result<BTreeSet<AccountId>, Fault> {
+    let names: Vec<String> = accounts
+        .iter()
+        .map(|id| ObjectName::Account(id.clone()).name())
+        .collect();
+    let rows = stream::rows_of(&*world.ledger, &names).await?;
+    let rows = &rows;
+    let works = accounts
+        .iter()
+        .zip(names)
+        .map(|(id, name)| -> Later<'_, bool> {
+            let own: Vec<_> = rows.iter().filter(|r| r.object == name).cloned().collect();
+            Box::pin(async move { ask_account(world, id, own).await.unwrap_or(true) })
+        })
+        .collect();
+    let behind = parallel::all(works, AT_ONCE).await;
+    let behind = accounts.iter().zip(behind).filter(|(_, behind)| *behind);
+    Ok(behind.map(|(id, _)| id.clone()).collect())
+}
+
+async fn ask_account(world: &World, id: &AccountId, rows: Vec<FeedRow>) -> Result<bool, Fault> {
+    match gate::tell(world, id, Ask::TakeFeed { rows }).await? {
+        Told::Feed(state) => Ok(state.is_behind()),
+        _ => Err(Fault::unreadable(
+            "read the answer of an account",
+            "no feed",
+        )),
+    }
+}
+
+fn count(behind: &[bool]) -> i64 {
+    i64::try_from(behind.iter().filter(|behind| **behind).count()).unwrap_or(i64::MAX)
+}

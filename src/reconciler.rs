@@ -1,0 +1,644 @@
+//! The reconciler: nightly and on demand, the ledger against its counters and the provider.
+//!
+//! Per account, feature and cycle it sums every entry in one statement, rebuilds a counter that
+//! differs, reads the meter, and decides with a pure function. In an open cycle the repair is
+//! always the ledger's total, written by the same function as every report and read back under the
+//! same lease. Nothing is concluded while the ledger lacks what an object had confirmed.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use serde_json::{Value as Json, json};
+
+use crate::accounts::store;
+use crate::fault::Fault;
+use crate::ledger::billed::{self, Billed, CurrentAgreement, cycle_named};
+use crate::ledger::carry::look_at_closed;
+use crate::ledger::evidence::Evidence;
+use crate::ledger::meter::{Held, How, Pass, Subject, Written};
+use crate::ledger::meter_rules::{Cause, Facts, Outcome, Turn, Verdict, judge};
+use crate::ledger::meter_store::{self, Pair};
+use crate::ledger::totals::{self, Sum};
+use crate::ledger::turn_guard::{self, write_guarded};
+use crate::ledger::{feeds, runs};
+use crate::parallel;
+use crate::params;
+use crate::ports::{Later, Statement};
+use crate::tally;
+use crate::units::{AccountId, Delta, Millis, Units};
+use crate::world::{Calls, World};
+
+/// Accounts in one page, and how many are worked on at once.
+const PAGE_ROWS: i64 = 50;
+/// See [`PAGE_ROWS`].
+const AT_ONCE: usize = 5;
+/// What a page may cost beside its features, and a feature that is repaired.
+const CALLS_PER_PAGE: u32 = 12;
+/// See [`CALLS_PER_PAGE`].
+const CALLS_PER_FEATURE: u32 = 14;
+
+/// Which pass it is: each goes on where its last run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassName {
+    /// Every night.
+    Nightly,
+    /// By the route or the button.
+    Asked,
+    /// The same, writing nothing.
+    DryRun,
+}
+
+impl PassName {
+    /// Its row in `cron`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nightly => "reconciler_nightly",
+            Self::Asked => "reconciler",
+            Self::DryRun => "reconciler_dry_run",
+        }
+    }
+}
+
+/// What one run found: counts of (account, feature, cycle).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// All that were looked at.
+    pub checked: i64,
+    /// Whose meter holds what the ledger says.
+    pub matched: i64,
+    /// Written and read back.
+    pub repaired: i64,
+    /// Differed though nothing was marked.
+    pub drifted: i64,
+    /// Whose meter could not be read.
+    pub unreadable: i64,
+    /// Of which the ledger lacks something.
+    pub incomplete: i64,
+    /// Whose repair was refused, or not read back as what was written.
+    pub failed: i64,
+    /// Whether every account was looked at; otherwise the next run goes on.
+    pub done: bool,
+}
+
+impl Summary {
+    /// As the route answers it.
+    pub fn json(&self) -> Json {
+        json!({"checked": self.checked, "matched": self.matched, "repaired": self.repaired,
+            "drifted": self.drifted, "unreadable": self.unreadable,
+            "incomplete": self.incomplete, "failed": self.failed, "done": self.done})
+    }
+
+    fn add(&mut self, seen: &Seen) {
+        self.checked += 1;
+        match seen.verdict {
+            Verdict::Match => self.matched += 1,
+            Verdict::Unreadable => self.unreadable += 1,
+            Verdict::Incomplete => self.incomplete += 1,
+            Verdict::ClosedCycleDrift | Verdict::OverBilled | Verdict::UnderBilled => {
+                self.drifted += i64::from(!seen.was_marked);
+            }
+        }
+        self.repaired += i64::from(seen.is_repaired);
+        self.failed += i64::from(seen.is_failed);
+    }
+}
+
+/// What became of one pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    verdict: Verdict,
+    was_marked: bool,
+    is_repaired: bool,
+    is_failed: bool,
+}
+
+impl Seen {
+    const fn only(verdict: Verdict, was_marked: bool) -> Self {
+        Self {
+            verdict,
+            was_marked,
+            is_repaired: false,
+            is_failed: false,
+        }
+    }
+}
+
+/// Goes on with the pass; begins a new one where the last was done.
+pub async fn run(world: &Rc<World>, calls: &Calls, pass_name: PassName) -> Result<Summary, Fault> {
+    let mut place = Place::load(world, pass_name).await?;
+    let run = Run::begin(world, pass_name == PassName::DryRun).await?;
+    if place.after.is_empty() {
+        place.restored = run.restored;
+    }
+    place.behind += run.shards_behind;
+    let mut summary = Summary::default();
+    let per_account = run.calls_per_account();
+    loop {
+        let left = calls.left().saturating_sub(CALLS_PER_PAGE);
+        // The first page has at least one account, so that every run gets on.
+        let least = i64::from(summary.checked == 0 && left > 0);
+        let affordable = i64::from(left / per_account).clamp(least, PAGE_ROWS);
+        if affordable == 0 {
+            break;
+        }
+        let ids = page(world, &place.after, affordable).await?;
+        place.behind += run.accounts(&ids, &mut summary).await?;
+        let is_last = i64::try_from(ids.len()).unwrap_or(0) < affordable;
+        if let Some(last) = ids.last().filter(|_| !is_last) {
+            place.after = last.to_string();
+        }
+        if is_last {
+            summary.done = true;
+            break;
+        }
+        if pass_name != PassName::DryRun {
+            place.store(world, pass_name).await?;
+        }
+    }
+    if summary.done {
+        let was_whole = place.restored && place.behind == 0;
+        if was_whole && run.restored && pass_name != PassName::DryRun {
+            runs::caught_up(world).await?;
+        }
+        place = Place::default();
+    }
+    if !(summary.done && pass_name == PassName::DryRun) {
+        place.store(world, pass_name).await?;
+    }
+    Ok(summary)
+}
+
+/// One account, now, whatever pass is under way.
+pub async fn run_account(
+    world: &Rc<World>,
+    account_id: &AccountId,
+    dry_run: bool,
+) -> Result<Summary, Fault> {
+    let run = Run::begin(world, dry_run).await?;
+    let mut summary = Summary::default();
+    run.accounts(std::slice::from_ref(account_id), &mut summary)
+        .await?;
+    summary.done = true;
+    Ok(summary)
+}
+
+async fn page(world: &World, after: &str, rows: i64) -> Result<Vec<AccountId>, Fault> {
+    let sql = "select account_id from account where account_id > ?1 \
+        order by account_id limit cast(?2 as integer)";
+    let rows = world
+        .db
+        .query(Statement::new(sql, params![after, rows]))
+        .await?;
+    rows.iter()
+        .map(|row| row.id("account_id", AccountId::new))
+        .collect()
+}
+
+/// Where a pass stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Place {
+    after: String,
+    /// Whether the ledger was known to be restored when the pass began.
+    restored: bool,
+    /// Objects that were behind.
+    behind: i64,
+}
+
+impl Place {
+    async fn load(world: &World, pass: PassName) -> Result<Self, Fault> {
+        let sql = "select after, found from cron where name = ?1";
+        let statement = Statement::new(sql, params![pass.name()]);
+        let rows = world.db.query(statement).await?;
+        let Some(row) = rows.first() else {
+            return Ok(Self::default());
+        };
+        let found: Json = row
+            .opt_text("found")?
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
+        Ok(Self {
+            after: row.opt_text("after")?.unwrap_or_default().to_owned(),
+            restored: found["restored"].as_bool().unwrap_or(false),
+            behind: found["behind"].as_i64().unwrap_or(0),
+        })
+    }
+
+    async fn store(&self, world: &World, pass: PassName) -> Result<(), Fault> {
+        let found = json!({"restored": self.restored, "behind": self.behind}).to_string();
+        let sql = "insert into cron (name, after, found) values (?1, ?2, ?3) \
+            on conflict (name) do update set after = excluded.after, found = excluded.found";
+        let params = params![pass.name(), self.after.as_str(), found];
+        world.db.query(Statement::new(sql, params)).await?;
+        Ok(())
+    }
+}
+
+struct Run<'a> {
+    world: &'a Rc<World>,
+    pass: Pass,
+    restored: bool,
+    shards_behind: i64,
+    dry_run: bool,
+}
+
+impl<'a> Run<'a> {
+    async fn begin(world: &'a Rc<World>, dry_run: bool) -> Result<Self, Fault> {
+        let standing = runs::standing(world).await?;
+        let shards_behind = if dry_run {
+            0
+        } else {
+            feeds::hand_to_shards(world).await?
+        };
+        Ok(Self {
+            world,
+            pass: Pass::new(standing.number),
+            restored: standing.restored,
+            shards_behind,
+            dry_run,
+        })
+    }
+
+    fn calls_per_account(&self) -> u32 {
+        let features = u32::try_from(self.world.settings.features.len()).unwrap_or(1);
+        2 + features * CALLS_PER_FEATURE
+    }
+
+    /// Looks at these accounts; gives how many of their objects are behind.
+    async fn accounts(&self, ids: &[AccountId], summary: &mut Summary) -> Result<i64, Fault> {
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        let behind = if self.dry_run {
+            BTreeSet::new()
+        } else {
+            feeds::hand_to_accounts(self.world, ids).await?
+        };
+        let billed = billed::load(&*self.world.db, ids).await?;
+        let now = self.world.now();
+        let current: Vec<Pair> = billed
+            .values()
+            .flat_map(|billed| self.current_pairs(billed, now))
+            .collect();
+        let sums = totals::sums(&*self.world.ledger, &current, ids).await?;
+        let works = sums
+            .iter()
+            .filter_map(|sum| Some((sum, billed.get(&sum.pair.account_id)?)))
+            .map(|(sum, billed)| -> Later<'_, _> {
+                let lacks = behind.contains(&sum.pair.account_id) || self.shards_behind > 0;
+                let is_complete = !self.restored && !lacks;
+                Box::pin(self.isolated(sum, billed, is_complete))
+            })
+            .collect();
+        for seen in parallel::all(works, AT_ONCE).await.into_iter().flatten() {
+            summary.add(&seen);
+        }
+        Ok(i64::try_from(behind.len()).unwrap_or(i64::MAX))
+    }
+
+    /// The current cycle of every metered feature of an account with an agreement.
+    fn current_pairs(&self, billed: &Billed, now: Millis) -> Vec<Pair> {
+        let Some(agreement) = &billed.agreement else {
+            return Vec::new();
+        };
+        let cycle = billed.account.cycle_at(now).name;
+        let is_in = |key: &String| {
+            agreement.feature_keys.is_empty() || agreement.feature_keys.contains(key)
+        };
+        let features = self.world.settings.features.iter();
+        features
+            .filter(|(_, feature)| is_in(&feature.provider_key))
+            .map(|(name, _)| Pair {
+                account_id: billed.account.account_id.clone(),
+                feature: name.clone(),
+                cycle: cycle.clone(),
+            })
+            .collect()
+    }
+
+    /// One account's failure stops nobody else's.
+    async fn isolated(&self, sum: &Sum, billed: &Billed, is_complete: bool) -> Option<Seen> {
+        match self.pair(sum, billed, is_complete).await {
+            Ok(seen) => seen,
+            Err(fault) => {
+                let fields = json!({"account": sum.pair.account_id.as_str(),
+                    "feature": sum.pair.feature.as_str(), "cause": fault.to_string()});
+                self.world.log.line("error", "reconciler.fault", fields);
+                Some(Seen {
+                    is_failed: true,
+                    ..Seen::only(Verdict::Unreadable, false)
+                })
+            }
+        }
+    }
+
+    async fn pair(
+        &self,
+        sum: &Sum,
+        billed: &Billed,
+        is_complete: bool,
+    ) -> Result<Option<Seen>, Fault> {
+        let now = self.world.now();
+        let cycle = cycle_named(&billed.account.anchors, &sum.pair.cycle);
+        let Some(cycle) = cycle.filter(|cycle| cycle.starts_at <= now && !sum.is_archived) else {
+            return Ok(None);
+        };
+        let mut sum = sum.clone();
+        let counters = sum.counters;
+        if is_complete && !self.dry_run && sum.counters != sum.ledger {
+            self.rebuild(&sum.pair, now).await?;
+            sum.version += 1;
+            sum.counters = sum.ledger;
+        }
+        let agreement = billed.agreement.as_ref();
+        if !is_complete {
+            return match agreement {
+                None => Ok(None),
+                Some(agreement) => self.incomplete(&sum, counters, agreement).await.map(Some),
+            };
+        }
+        if cycle.ends_at <= now {
+            let since = agreement.map(|agreement| agreement.first_seen);
+            let verdict = look_at_closed(self.world, &sum, since, &cycle, self.dry_run).await?;
+            return Ok(verdict.map(|verdict| Seen::only(verdict, false)));
+        }
+        let feature = self.world.settings.feature(&sum.pair.feature);
+        let (Some(agreement), Some(feature)) = (agreement, feature) else {
+            return Ok(None);
+        };
+        if !billed.account.anchor_fixed && !self.dry_run && sum.version > 0 {
+            store::fix_anchor(&*self.world.db, &billed.account.account_id, now).await?;
+        }
+        let subject = Subject {
+            pair: sum.pair.clone(),
+            provider_key: feature.provider_key.clone(),
+            cycle,
+            agreement: agreement.clone(),
+            meter: sum.meter.clone(),
+        };
+        let open = OpenPair {
+            run: self,
+            was_marked: is_marked(&sum, &subject),
+            sum,
+            counters,
+        };
+        open.look(subject).await.map(Some)
+    }
+
+    async fn rebuild(&self, pair: &Pair, now: Millis) -> Result<(), Fault> {
+        let batch = vec![
+            totals::rebuild(pair, now),
+            tally::add("counterfoil_counters_rebuilt_total", 1),
+        ];
+        self.world.ledger.batch(batch).await?;
+        let fields = json!({"account": pair.account_id.as_str(),
+            "feature": pair.feature.as_str(), "cycle": pair.cycle.as_str()});
+        self.world.log.line("warn", "counter.rebuilt", fields);
+        Ok(())
+    }
+
+    async fn incomplete(
+        &self,
+        sum: &Sum,
+        counters: Delta,
+        agreement: &CurrentAgreement,
+    ) -> Result<Seen, Fault> {
+        let mut facts = facts_of(sum, None);
+        facts.complete = false;
+        let (verdict, cause) = judge(&facts);
+        let found = Said {
+            facts,
+            verdict,
+            cause,
+            sent: None,
+            read_back: None,
+        };
+        self.note(sum, counters, agreement, &found, vec![]).await?;
+        Ok(Seen::only(verdict, false))
+    }
+
+    /// The evidence of one comparison, with what else is stored in the same batch.
+    async fn note(
+        &self,
+        sum: &Sum,
+        counters: Delta,
+        agreement: &CurrentAgreement,
+        said: &Said,
+        mut statements: Vec<Statement>,
+    ) -> Result<(), Fault> {
+        if self.dry_run {
+            return Ok(());
+        }
+        let evidence = Evidence {
+            evidence_id: self.world.mint("evd_")?,
+            pair: sum.pair.clone(),
+            agreement_id: Some(agreement.agreement_id.to_string()),
+            facts: said.facts,
+            counters,
+            verdict: said.verdict,
+            cause: said.cause,
+            repaired_to: said.sent,
+            read_back: said.read_back,
+            at: self.world.now(),
+        };
+        statements.push(evidence.add());
+        if said.verdict.is_drift() {
+            let name = format!(
+                "counterfoil_drift_total{{verdict=\"{}\"}}",
+                said.verdict.name()
+            );
+            statements.push(tally::add(&name, 1));
+        }
+        self.world.ledger.batch(statements).await?;
+        Ok(())
+    }
+}
+
+/// What is said of a comparison.
+struct Said {
+    facts: Facts,
+    verdict: Verdict,
+    cause: Option<Cause>,
+    sent: Option<Units>,
+    read_back: Option<Delta>,
+}
+
+/// The pair is marked while its current meter is missing or knows an older version.
+fn is_marked(sum: &Sum, subject: &Subject) -> bool {
+    match subject.current_meter() {
+        Some(meter) => sum.version > meter.reported,
+        None => sum.version > 0,
+    }
+}
+
+/// The facts as they were loaded, without a lease.
+fn facts_of(sum: &Sum, provider: Option<Delta>) -> Facts {
+    let meter = sum.meter.as_ref();
+    Facts {
+        ledger: sum.ledger,
+        base: meter.and_then(|m| m.base).unwrap_or(Delta::ZERO),
+        sent: meter.and_then(|m| m.sent),
+        provider,
+        complete: true,
+        closed: false,
+        last: meter.and_then(|m| m.last_outcome),
+        in_doubt: meter.is_some_and(|m| m.in_doubt),
+        base_is_new: false,
+    }
+}
+
+/// A pair of an open cycle, with its agreement.
+struct OpenPair<'a> {
+    run: &'a Run<'a>,
+    sum: Sum,
+    counters: Delta,
+    was_marked: bool,
+}
+
+impl OpenPair<'_> {
+    async fn look(&self, mut subject: Subject) -> Result<Seen, Fault> {
+        let run = self.run;
+        let mut turn = subject.turn(run.world.now());
+        if turn == Turn::Ended && !run.dry_run {
+            turn_guard::refresh(run.world, &run.pass, &mut subject).await?;
+            turn = subject.turn(run.world.now());
+        }
+        if turn == Turn::Differs && !run.dry_run {
+            turn_guard::differs(run.world, &run.pass, &mut subject).await?;
+        }
+        // A meter of another period than our cycle says nothing about it.
+        if turn != Turn::Open {
+            return self.unreadable(&subject).await;
+        }
+        let Some(said) = self.compare(&subject).await? else {
+            return self.unreadable(&subject).await;
+        };
+        let is_held = self
+            .sum
+            .meter
+            .as_ref()
+            .is_some_and(|m| m.review_id.is_some());
+        if said.verdict == Verdict::Match || run.dry_run || is_held {
+            return self.said(&subject, &said).await;
+        }
+        let written = write_guarded(run.world, &run.pass, &mut subject, How::Reconcile).await?;
+        self.after_write(&subject, said, written).await
+    }
+
+    /// Reads the meter without a lease: where it holds what it should, nobody needs to wait.
+    /// `None` where it cannot be read.
+    async fn compare(&self, subject: &Subject) -> Result<Option<Said>, Fault> {
+        let world = self.run.world;
+        let agreement = &subject.agreement.agreement_id;
+        let read = world.provider.read_meter(agreement, &subject.provider_key);
+        let Ok(provider) = read.await else {
+            return Ok(None);
+        };
+        let mut facts = facts_of(&self.sum, Some(provider));
+        if subject.current_meter().is_none() {
+            let Some(base) = self.next_base() else {
+                return Ok(None);
+            };
+            facts = Facts {
+                base,
+                sent: None,
+                last: None,
+                in_doubt: false,
+                base_is_new: self.sum.meter.is_some(),
+                ..facts
+            };
+        }
+        let (verdict, cause) = judge(&facts);
+        Ok(Some(Said {
+            facts,
+            verdict,
+            cause,
+            sent: None,
+            read_back: None,
+        }))
+    }
+
+    /// What the base of a meter that is not made yet will be, as far as it is known.
+    fn next_base(&self) -> Option<Delta> {
+        match &self.sum.meter {
+            None => Some(Delta::ZERO),
+            Some(last) => {
+                let held = crate::ledger::meter_rules::holds(last.held, last.is_doubtful())?;
+                last.base.unwrap_or(Delta::ZERO).plus(held)
+            }
+        }
+    }
+
+    async fn after_write(
+        &self,
+        subject: &Subject,
+        said: Said,
+        written: Written,
+    ) -> Result<Seen, Fault> {
+        if let Some(found) = written.found {
+            let is_repaired =
+                written.outcome == Some(Outcome::Confirmed) && written.read_back.is_some();
+            let said = Said {
+                facts: found.facts,
+                verdict: found.verdict,
+                cause: found.cause,
+                sent: written.sent.filter(|_| is_repaired),
+                read_back: written.read_back,
+            };
+            let seen = self.said(subject, &said).await?;
+            let is_failed = said.verdict.is_drift() && !is_repaired;
+            if is_failed {
+                self.complain(subject, &written);
+            }
+            return Ok(Seen {
+                is_repaired,
+                is_failed,
+                ..seen
+            });
+        }
+        // Somebody else has it. Where its last report is known to have failed, what was read
+        // tells of a real difference; otherwise it may just be changing.
+        let failed = said.facts.in_doubt || said.facts.last == Some(Outcome::Unknown);
+        if written.held == Some(Held::Busy) && failed {
+            return self.said(subject, &said).await;
+        }
+        Ok(Seen::only(Verdict::Unreadable, self.was_marked))
+    }
+
+    fn complain(&self, subject: &Subject, written: &Written) {
+        let outcome = written.outcome.map(Outcome::name);
+        let fields = json!({"account": subject.pair.account_id.as_str(),
+            "feature": subject.pair.feature.as_str(), "cycle": subject.pair.cycle.as_str(),
+            "outcome": outcome, "read_back": written.read_back.map(Delta::get)});
+        self.run
+            .world
+            .log
+            .line("error", "reconciler.not_repaired", fields);
+    }
+
+    async fn said(&self, subject: &Subject, said: &Said) -> Result<Seen, Fault> {
+        let mut with = Vec::new();
+        if let (Some(meter), Some(read)) = (subject.current_meter(), said.facts.provider)
+            && said.sent.is_none()
+        {
+            let now = self.run.world.now();
+            with.push(meter_store::note_idle_read(&subject.pair, meter, read, now));
+        }
+        let agreement = &subject.agreement;
+        self.run
+            .note(&self.sum, self.counters, agreement, said, with)
+            .await?;
+        Ok(Seen::only(said.verdict, self.was_marked))
+    }
+
+    async fn unreadable(&self, subject: &Subject) -> Result<Seen, Fault> {
+        let facts = facts_of(&self.sum, None);
+        let said = Said {
+            facts,
+            verdict: Verdict::Unreadable,
+            cause: None,
+            sent: None,
+            read_back: None,
+        };
+        self.said(subject, &said).await
+    }
+}
