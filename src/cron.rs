@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::counting::counted;
 use crate::fault::Fault;
+use crate::inbox::watchdog;
 use crate::params;
 use crate::plans::nightly;
 use crate::ports::Statement;
@@ -22,6 +23,8 @@ use crate::{moment, reporter};
 /// The jobs that can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Job {
+    /// Events, follow-ups, alerts.
+    Inbox,
     /// Meters.
     Reporter,
     /// Ledger against provider.
@@ -32,11 +35,12 @@ pub enum Job {
 
 impl Job {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Reporter, Self::Reconciler, Self::Plans];
+    pub const ALL: [Self; 4] = [Self::Inbox, Self::Reporter, Self::Reconciler, Self::Plans];
 
     /// As in the route and the metrics.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Inbox => "inbox",
             Self::Reporter => "reporter",
             Self::Reconciler => "reconciler",
             Self::Plans => "plans",
@@ -76,6 +80,7 @@ pub async fn run_job(world: &Rc<World>, job: Job, asked: &Asked) -> Result<Json,
             };
             reconciler::run(&counted, &calls, pass).await?.json()
         }
+        (Job::Inbox, _) => watchdog::run(&counted, &calls).await?.json(),
         (Job::Reporter, _) => reporter::run(&counted, &calls).await?.json(),
         (Job::Plans, _) => nightly::run(&counted, &calls).await?.json(),
     };
@@ -92,23 +97,18 @@ pub async fn tick(world: &Rc<World>) {
     let calls = Rc::new(Calls::new(world.settings.calls_per_run));
     let counted = Rc::new(counted(world, &calls));
     let mut done = vec!["tick"];
-    let reported = reporter::run(&counted, &calls).await;
-    note(world, Job::Reporter, reported.map(|s| s.json()), &mut done);
-    match night(&counted, PassName::Nightly.name()).await {
-        Ok(true) => {
-            let outcome = nightly_reconcile(&counted, &calls).await;
-            note(world, Job::Reconciler, outcome, &mut done);
-        }
-        Ok(false) => {}
-        Err(fault) => note(world, Job::Reconciler, Err(fault), &mut done),
-    }
-    match night(&counted, PLANS).await {
-        Ok(true) => {
-            let outcome = nightly_plans(&counted, &calls).await;
-            note(world, Job::Plans, outcome, &mut done);
-        }
-        Ok(false) => {}
-        Err(fault) => note(world, Job::Plans, Err(fault), &mut done),
+    for job in Job::ALL {
+        let outcome = match job {
+            Job::Inbox => watchdog::run(&counted, &calls)
+                .await
+                .map(|s| Some(s.json())),
+            Job::Reporter => reporter::run(&counted, &calls)
+                .await
+                .map(|s| Some(s.json())),
+            Job::Reconciler => nightly_reconcile(&counted, &calls).await,
+            Job::Plans => nightly_plans(&counted, &calls).await,
+        };
+        note(world, job, outcome, &mut done);
     }
     if let Err(fault) = world.db.query(ran(&done, world.now())).await {
         let fields = json!({"cause": fault.to_string()});
@@ -119,25 +119,39 @@ pub async fn tick(world: &Rc<World>) {
 /// The row of the nightly plan reconcile.
 const PLANS: &str = "plans_nightly";
 
-async fn nightly_reconcile(world: &Rc<World>, calls: &Calls) -> Result<Json, Fault> {
+/// Nothing where tonight's pass is done.
+async fn nightly_reconcile(world: &Rc<World>, calls: &Calls) -> Result<Option<Json>, Fault> {
+    if !night(world, PassName::Nightly.name()).await? {
+        return Ok(None);
+    }
     let summary = reconciler::run(world, calls, PassName::Nightly).await?;
     if summary.done {
         night_is_done(world, PassName::Nightly.name()).await?;
     }
-    Ok(summary.json())
+    Ok(Some(summary.json()))
 }
 
-async fn nightly_plans(world: &Rc<World>, calls: &Calls) -> Result<Json, Fault> {
+/// Nothing where tonight's pass is done.
+async fn nightly_plans(world: &Rc<World>, calls: &Calls) -> Result<Option<Json>, Fault> {
+    if !night(world, PLANS).await? {
+        return Ok(None);
+    }
     let summary = nightly::run(world, calls).await?;
     if summary.done {
         night_is_done(world, PLANS).await?;
     }
-    Ok(summary.json())
+    Ok(Some(summary.json()))
 }
 
-fn note(world: &World, job: Job, outcome: Result<Json, Fault>, done: &mut Vec<&'static str>) {
+fn note(
+    world: &World,
+    job: Job,
+    outcome: Result<Option<Json>, Fault>,
+    done: &mut Vec<&'static str>,
+) {
     match outcome {
-        Ok(summary) => {
+        Ok(None) => {}
+        Ok(Some(summary)) => {
             done.push(job.name());
             let fields = json!({"job": job.name(), "summary": summary});
             world.log.line("info", "cron.job", fields);

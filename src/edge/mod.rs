@@ -21,9 +21,10 @@ use std::rc::Rc;
 
 use serde_json::json;
 use worker::web_sys;
-use worker::{Context, Env, event};
+use worker::{Context, Env, ScheduleContext, ScheduledEvent, event};
 
-use self::platform::{AfterAnswer, Console, PlatformClock, PlatformIds};
+use self::platform::{AfterAnswer, AfterTick, Console, PlatformClock, PlatformIds};
+use crate::cron;
 use crate::fault::Fault;
 use crate::http::app;
 use crate::http::reply::{Problem, Response, fault_problem};
@@ -54,6 +55,16 @@ async fn fetch(
         let fault = Fault::unavailable("send an answer", "the platform does not take it");
         Ok(translate::response(&refused(&fault_problem(&fault)))?)
     })
+}
+
+/// Everything that is due this minute.
+#[event(scheduled)]
+async fn scheduled(_event: ScheduledEvent, env: Env, context: ScheduleContext) {
+    let background = Rc::new(AfterTick(Rc::new(context)));
+    match world::of(&env, background) {
+        Ok(world) => cron::tick(&world).await,
+        Err(fault) => world::log_fault("settings.fault", &fault),
+    }
 }
 
 async fn answer(request: &web_sys::Request, env: &Env, context: Context) -> Response {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use worker::{Context, Delay, State, console_error, console_log};
+use worker::{Context, Delay, ScheduleContext, State, console_error, console_log};
 
 use super::js;
 use crate::fault::Fault;
@@ -38,6 +38,15 @@ impl Ids for PlatformIds {
 pub struct AfterAnswer(pub Rc<Context>);
 
 impl Background for AfterAnswer {
+    fn spawn(&self, work: Later<'static, ()>) {
+        self.0.wait_until(work);
+    }
+}
+
+/// Work after a cron tick.
+pub struct AfterTick(pub Rc<ScheduleContext>);
+
+impl Background for AfterTick {
     fn spawn(&self, work: Later<'static, ()>) {
         self.0.wait_until(work);
     }

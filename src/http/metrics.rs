@@ -58,6 +58,9 @@ async fn tallies(db: &dyn Db) -> Result<Vec<(String, i64)>, Fault> {
 /// Each feature's gauges, read now.
 async fn gauges(world: &Rc<World>) -> Result<Vec<(String, i64)>, Fault> {
     let mut all = crate::accounts::store::gauges(&*world.db).await?;
+    all.extend(crate::cron::gauges(world).await?);
+    let (ledger, now) = (&*world.ledger, world.now());
+    all.extend(crate::ledger::marks::gauges(ledger, now).await?);
     if let Some(bytes) = wasm_memory_bytes() {
         all.push(("counterfoil_wasm_memory_bytes".to_owned(), bytes));
     }

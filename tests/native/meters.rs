@@ -28,7 +28,10 @@ impl Bench {
 
     pub fn ok(&self, method: &str, target: &str, body: &Value) -> Value {
         let (status, answer) = self.call(method, target, body);
-        assert!((200..300).contains(&status), "{method} {target}: {status} {answer}");
+        assert!(
+            (200..300).contains(&status),
+            "{method} {target}: {status} {answer}"
+        );
         answer
     }
 
@@ -98,7 +101,10 @@ pub fn account(machine: &Machine, id: &str) -> String {
     let (status, made) = machine.call("POST", "/v1/accounts", OPERATOR, &body);
     assert_eq!(status, 201, "{made}");
     let (_, account) = machine.call("GET", &format!("/v1/accounts/{id}"), OPERATOR, &Value::Null);
-    account["agreement_id"].as_str().expect("an agreement").to_owned()
+    account["agreement_id"]
+        .as_str()
+        .expect("an agreement")
+        .to_owned()
 }
 
 pub fn meter_of(machine: &Machine, agreement: &str) -> i64 {
@@ -114,18 +120,30 @@ fn what_the_ledger_says_is_reported_and_the_reconciler_finds_a_match() {
     bench.use_clicks("one", 5);
     assert!(bench.marked());
     let summary = bench.run("reporter");
-    assert_eq!((&summary["reported"], &summary["done"]), (&json!(1), &json!(true)));
+    assert_eq!(
+        (&summary["reported"], &summary["done"]),
+        (&json!(1), &json!(true))
+    );
     assert_eq!(bench.meter(), 5);
     let row = &bench.meters()[0];
-    assert_eq!((&row["ledger"], &row["base"], &row["sent"]), (&json!(5), &json!(0), &json!(5)));
+    assert_eq!(
+        (&row["ledger"], &row["base"], &row["sent"]),
+        (&json!(5), &json!(0), &json!(5))
+    );
     assert_eq!(row["marked"], false);
     assert_eq!(row["last_report"]["outcome"], "confirmed");
     let found = bench.run("reconciler");
-    assert_eq!((&found["checked"], &found["matched"]), (&json!(2), &json!(2)));
+    assert_eq!(
+        (&found["checked"], &found["matched"]),
+        (&json!(2), &json!(2))
+    );
     assert_eq!(found["done"], true);
     let evidence = bench.evidence();
     assert_eq!(evidence.len(), 1);
-    assert_eq!((&evidence[0]["verdict"], &evidence[0]["provider"]), (&json!("match"), &json!(5)));
+    assert_eq!(
+        (&evidence[0]["verdict"], &evidence[0]["provider"]),
+        (&json!("match"), &json!(5))
+    );
     bench.run("reconciler");
     assert_eq!(bench.evidence().len(), 1, "the same again adds no row");
 }
