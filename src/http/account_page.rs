@@ -6,6 +6,7 @@ use super::auth::Role;
 use super::reply::Answer;
 use crate::accounts::{Account, AnchorSource, keys};
 use crate::fault::Fault;
+use crate::inbox::listing::{self, EventView, Filter};
 use crate::limits::LIST_ROWS_DEFAULT;
 use crate::pages::{self, AccountView, BudgetLine, KeyLine};
 use crate::params;
@@ -48,6 +49,7 @@ async fn load(call: &Call, account: &Account) -> Result<AccountView, Fault> {
             .collect(),
         budgets: budgets(world, account).await,
         usage: usage(world, account).await?,
+        events: events(world, account).await?,
         keys: key_lines(world, account).await?,
         may_change: role == Some(Role::Operator),
     })
@@ -91,6 +93,14 @@ async fn usage(world: &World, account: &Account) -> Result<Vec<(String, String, 
             Ok((feature.to_owned(), cycle.to_owned(), row.int("total")?))
         })
         .collect()
+}
+
+async fn events(world: &World, account: &Account) -> Result<Vec<EventView>, Fault> {
+    let own = Filter {
+        account: Some(account.account_id.clone()),
+        ..Filter::default()
+    };
+    listing::list(&*world.db, &own, None, LIST_ROWS_DEFAULT).await
 }
 
 async fn key_lines(world: &World, account: &Account) -> Result<Vec<KeyLine>, Fault> {

@@ -83,7 +83,8 @@ fn opt_moment(call: &Call, name: &str) -> Result<Option<Millis>, Problem> {
     }
 }
 
-fn filter(call: &Call) -> Result<Filter, Problem> {
+/// What a list of events is asked for: 422 where a part does not read.
+pub fn filter(call: &Call) -> Result<Filter, Problem> {
     let text = |name: &str| {
         call.request
             .query_param(name)

@@ -25,7 +25,23 @@ const ABOUT: &[(&str, &str)] = &[
     ),
     ("counterfoil_clicks_total", "Clicks by what became of them."),
     ("counterfoil_corrections_total", "Corrections by reason."),
+    (
+        "counterfoil_deliveries_refused_total",
+        "Deliveries that were not accepted, by reason.",
+    ),
+    (
+        "counterfoil_event_runs_total",
+        "Tries to apply an event, by outcome and type.",
+    ),
     ("counterfoil_events", "Stored events by status."),
+    (
+        "counterfoil_hours_since_last_delivery",
+        "Whole hours since a delivery was accepted.",
+    ),
+    (
+        "counterfoil_oldest_waiting_event_seconds",
+        "Age of the oldest event that is still to be applied.",
+    ),
     ("counterfoil_reports_total", "Meter writes by result."),
     (
         "counterfoil_wasm_memory_bytes",
@@ -61,6 +77,7 @@ async fn gauges(world: &Rc<World>) -> Result<Vec<(String, i64)>, Fault> {
     all.extend(crate::cron::gauges(world).await?);
     let (ledger, now) = (&*world.ledger, world.now());
     all.extend(crate::ledger::marks::gauges(ledger, now).await?);
+    all.extend(crate::inbox::listing::gauges(world).await?);
     if let Some(bytes) = wasm_memory_bytes() {
         all.push(("counterfoil_wasm_memory_bytes".to_owned(), bytes));
     }

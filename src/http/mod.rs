@@ -7,6 +7,7 @@ pub mod app;
 pub mod auth;
 pub mod body;
 pub mod events;
+pub mod events_page;
 pub mod jobs;
 pub mod links;
 pub mod links_page;

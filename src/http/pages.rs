@@ -37,23 +37,8 @@ pub async fn reconcile_page(call: Call) -> Answer {
     unbuilt(&call)
 }
 
-/// `GET /app/engine-room`
-pub async fn engine_room(call: Call) -> Answer {
-    unbuilt(&call)
-}
-
-/// `POST /app/engine-room/run`
-pub async fn run_engine_room(call: Call) -> Answer {
-    unbuilt(&call)
-}
-
 /// `GET /app/jobs`
 pub async fn jobs_page(call: Call) -> Answer {
-    unbuilt(&call)
-}
-
-/// `GET /app/events`
-pub async fn events_page(call: Call) -> Answer {
     unbuilt(&call)
 }
 

@@ -303,6 +303,6 @@ pub async fn gauges(world: &World) -> Result<Vec<(String, i64)>, Fault> {
         gauges.push((name.to_owned(), now.since(at) / 3_600_000));
     }
     let waiting = unsent.first().map_or(Ok(0), |row| row.int("n"))?;
-    gauges.push(("counterfoil_alerts_unsent".to_owned(), waiting));
+    gauges.push(("counterfoil_alerts_waiting".to_owned(), waiting));
     Ok(gauges)
 }

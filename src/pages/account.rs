@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::{Viewer, frame, moment, number};
+use super::{Viewer, event_table, frame, moment, number};
+use crate::inbox::listing::EventView;
 use crate::units::Millis;
 
 /// What the page shows.
@@ -30,6 +31,8 @@ pub struct AccountView {
     pub budgets: Option<Vec<BudgetLine>>,
     /// Usage in the ledger: feature, cycle, total; newest cycle first.
     pub usage: Vec<(String, String, i64)>,
+    /// Its latest events, newest first.
+    pub events: Vec<EventView>,
     /// API keys.
     pub keys: Vec<KeyLine>,
     /// Whether the viewer may change account and keys.
@@ -78,6 +81,8 @@ pub fn account(viewer: &Viewer, view: &AccountView) -> String {
             (facts(view))
             (budgets(view))
             (usage(view))
+            h2 { "Events" }
+            (event_table(&view.events, view.may_change))
             (keys(view))
             @if view.may_change { (change(view)) }
         },

@@ -5,6 +5,8 @@
 
 mod account;
 mod docs;
+mod engine_room;
+mod events;
 mod frame;
 mod links;
 mod overview;
@@ -12,6 +14,8 @@ mod signin;
 
 pub use account::{AccountView, BudgetLine, KeyLine, account};
 pub use docs::docs;
+pub use engine_room::engine_room;
+pub use events::{EventsView, event_table, events};
 pub use frame::{Viewer, frame, moment, number};
 pub use links::{DayLine, LinkLine, LinksView, links, links_of_whom};
 pub use overview::{AccountLine, Counts, Overview, overview};

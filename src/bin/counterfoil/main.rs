@@ -5,10 +5,12 @@
 //! its figures differ or it could not do its work.
 
 mod client;
+mod events;
 mod export_ledger;
 mod load_clicks;
 mod reconcile;
 mod table;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -50,6 +52,12 @@ enum Command {
     Load(Load),
     /// Compare the ledger with the provider's meters now, and repair what differs.
     Reconcile(reconcile::Reconcile),
+    /// Webhooks of the stand-in.
+    #[command(subcommand)]
+    Webhook(Webhook),
+    /// The inbox: list events, show one, replay.
+    #[command(subcommand)]
+    Events(events::Events),
     /// Print what is stored, as CSV.
     #[command(subcommand)]
     Export(Export),
@@ -59,6 +67,12 @@ enum Command {
 enum Load {
     /// Send clicks to a link, then compare sent, recorded, ledger and meter.
     Clicks(load_clicks::LoadClicks),
+}
+
+#[derive(Debug, Subcommand)]
+enum Webhook {
+    /// Have the stand-in sign an event and deliver it.
+    Send(webhook::Send),
 }
 
 #[derive(Debug, Subcommand)]
@@ -81,6 +95,8 @@ async fn run(cli: &Cli) -> Result<Outcome, Failed> {
     match &cli.command {
         Command::Load(Load::Clicks(command)) => command.run(&client).await,
         Command::Reconcile(command) => command.run(&client).await,
+        Command::Webhook(Webhook::Send(command)) => command.run(&client).await,
+        Command::Events(command) => command.run(&client).await,
         Command::Export(Export::Ledger(command)) => command.run(&client).await,
     }
 }
