@@ -54,3 +54,5 @@ pub const LIMIT_READS_MAX: u32 = 4;
 /// New jobs that travel to an account's object in one call: each is decided on its own, and one
 /// call must stay short.
 pub const ADMIT_TOGETHER_MAX: usize = 64;
+/// Old jobs that one visit forgets: what is left is forgotten a minute later.
+pub const PRUNE_JOBS_MAX: i64 = 500;

@@ -4,6 +4,7 @@
 //! was told of itself) and `due` (what it owes, by name, and when). The alarm is only a wake-up:
 //! due times stand in the table, cron visits objects whose time has passed.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::fault::{Fault, FaultKind};
@@ -21,6 +22,8 @@ pub struct Object {
     pub alarm: Rc<dyn Alarm>,
     /// Databases, provider and clock.
     pub world: Rc<World>,
+    /// Where this instance last set the alarm, once it has.
+    pub armed: Rc<Cell<Option<Option<Millis>>>>,
 }
 
 const META: &str = "create table if not exists object_meta (\
@@ -90,13 +93,23 @@ impl Object {
 
     /// This object's own time: the machine's clock and the stored offset, never less than the last
     /// time that it stored. Read once per call and again after each await.
+    /// Writes nothing: a transaction that writes keeps its time by [`Object::keep_time`].
     pub fn now(&self) -> Result<Millis, Fault> {
-        let machine = self.world.clock.read().after(self.clock_offset_ms()?);
-        let last = self.number("last_now")?.map_or(machine, Millis::new);
-        if machine > last || self.meta("last_now")?.is_none() {
-            self.set_meta("last_now", &machine.get().to_string())?;
-        }
-        Ok(machine.max(last))
+        let sql = "select max(case name when 'last_now' then cast(value as integer) end) as last, \
+            max(case name when 'clock_offset_ms' then cast(value as integer) end) as offset \
+            from object_meta where name in ('last_now', 'clock_offset_ms')";
+        let rows = self.sql.query(sql, &[])?;
+        let (last, offset_ms) = match rows.first() {
+            Some(row) => (row.opt_millis("last")?, row.opt_int("offset")?),
+            None => (None, None),
+        };
+        let machine = self.world.clock.read().after(offset_ms.unwrap_or(0));
+        Ok(last.map_or(machine, |last| last.max(machine)))
+    }
+
+    /// Stores the time of a transaction that writes, once, so that no later call is earlier.
+    pub fn keep_time(&self, now: Millis) -> Result<(), Fault> {
+        self.set_meta("last_now", &now.get().to_string())
     }
 
     /// The stored offset of the stand-in's clock; zero where none was.
@@ -165,12 +178,22 @@ impl Object {
 
     /// The single function that arms the alarm: last in every handler, also after an error.
     /// It reads the earliest due time and sets the alarm in one synchronous step.
+    /// An alarm that is known to stand at that moment, still to come, is not set again.
     pub async fn arm(&self) -> Result<(), Fault> {
         let at = match self.due_at()? {
             None => None,
             Some(due) => Some(due.after(-self.clock_offset_ms()?)),
         };
-        self.alarm.set(at).await
+        let stands = self.armed.get() == Some(at);
+        if stands && at.is_none_or(|at| at > self.world.clock.read()) {
+            return Ok(());
+        }
+        self.armed.set(Some(at));
+        let set = self.alarm.set(at).await;
+        if set.is_err() {
+            self.armed.set(None);
+        }
+        set
     }
 }
 
@@ -206,6 +229,7 @@ mod tests {
             sql: Rc::new(storage.clone()),
             alarm: Rc::new(NoAlarm),
             world: machine.world(),
+            armed: Rc::default(),
         }
     }
 

@@ -186,6 +186,7 @@ impl<T: Inner> Shell<T> {
             sql: Rc::<Storage>::clone(&storage),
             alarm: storage,
             world,
+            armed: Rc::default(),
         })
     }
 

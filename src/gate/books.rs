@@ -3,56 +3,33 @@
 //! however many requests travelled together.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
+use super::account::{self, AccountRow, LimitsRow};
 use super::rules::{self, Budget, Hold, State};
 use super::store::{self, HoldRow, JobRow, sum};
-use super::wire::{About, AnchorWire, RefusalView};
+use super::wire::{About, RefusalView};
 use crate::cycle::{Anchor, Cycle, cycle_at};
 use crate::fault::Fault;
+use crate::ledger::feed::Feed;
+use crate::ledger::outbox::Booking;
+use crate::limits::PRUNE_JOBS_MAX;
 use crate::object::Object;
 use crate::params;
-use crate::ports::{Row, transact};
-use crate::units::{AccountId, CustomerId, CycleName, FeatureName, Millis, Units};
+use crate::ports::transact;
+use crate::units::{CycleName, FeatureName, Millis, Units};
+use crate::world;
 
 /// What the object owes when a lease ends.
 pub const SWEEP: &str = "sweep";
-/// What the object owes when something was charged that is no entry yet.
-pub const BOOK: &str = "book";
+/// What the object owes when counts wait to travel with a batch.
+pub const TALLY: &str = "tally";
 /// What the object owes when the oldest ended job may be forgotten.
 pub const PRUNE: &str = "prune";
 
+/// Counts wait this long for a batch that takes them along.
+const TALLY_WAIT_MS: i64 = 60_000;
 const DAY_MS: i64 = 86_400_000;
-
-/// What the object knows of its account; one row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccountRow {
-    pub account_id: AccountId,
-    pub customer_id: Option<CustomerId>,
-    pub anchors: Vec<Anchor>,
-    /// The current cycle; it never goes back.
-    pub cycle: Option<Cycle>,
-    /// The cycle whose row DB is known to have.
-    pub cycle_stored: String,
-    pub last_now: Millis,
-    pub jobs_per_minute: Option<i64>,
-    pub demo: bool,
-    pub minute: i64,
-    pub minute_jobs: i64,
-    /// How many entries were booked.
-    pub bookings: i64,
-    /// Counts for `/metrics` that no batch has taken along yet.
-    pub tallies: BTreeMap<String, i64>,
-}
-
-/// The provider's last answer about limits.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LimitsRow {
-    pub rings: i64,
-    pub read_at: Option<Millis>,
-    pub failed_at: Option<Millis>,
-    /// The provider's feature key → its limit, absent where there is no maximum.
-    pub answer: BTreeMap<String, Option<i64>>,
-}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
@@ -65,6 +42,8 @@ struct Line {
 pub struct Books<'a> {
     /// The object whose storage they are in.
     pub object: &'a Object,
+    /// Its way to the ledger.
+    pub feed: &'a Feed,
     /// This object's own time, read once for the call.
     pub now: Millis,
     /// Its row.
@@ -83,32 +62,42 @@ impl<'a> Books<'a> {
     /// Runs `work` on the open books in one storage transaction. `None` where nothing is stored
     /// and nothing was said of the account.
     pub fn during<T>(
-        object: &'a Object,
+        (object, feed): (&'a Object, &'a Rc<Feed>),
         about: Option<&About>,
         work: impl FnOnce(&mut Self) -> Result<T, Fault>,
     ) -> Result<Option<T>, Fault> {
-        transact(&*object.sql, || {
-            let Some(mut books) = Self::open(object, about)? else {
+        let mut became_busy = false;
+        let outcome = transact(&*object.sql, || {
+            let Some(mut books) = Self::open(object, feed, about)? else {
                 return Ok(None);
             };
             let outcome = work(&mut books)?;
+            became_busy = books.became_busy();
             books.close()?;
             Ok(Some(outcome))
-        })
+        })?;
+        if became_busy {
+            feed.announce()?;
+        }
+        Ok(outcome)
     }
 
     /// Reads the time, sweeps, turns the cycle.
-    fn open(object: &'a Object, about: Option<&About>) -> Result<Option<Self>, Fault> {
-        let (stored, limits) = load(object)?;
+    fn open(
+        object: &'a Object,
+        feed: &'a Feed,
+        about: Option<&About>,
+    ) -> Result<Option<Self>, Fault> {
+        let (stored, limits) = account::load(object)?;
         let Some(mut account) = (match (stored, about) {
             (Some(account), _) => Some(account),
-            (None, Some(about)) => Some(new_account(about)?),
+            (None, Some(about)) => Some(account::new_account(about)?),
             (None, None) => None,
         }) else {
             return Ok(None);
         };
         let now = object.now()?.max(account.last_now);
-        let learned = about.is_some_and(|about| learn(&mut account, about));
+        let learned = about.is_some_and(|about| account::learn(&mut account, about));
         let anchors: Vec<Anchor> = match about.filter(|_| account.anchors.is_empty()) {
             Some(about) => about.anchors.iter().map(|a| a.anchor()).collect(),
             None => account.anchors.clone(),
@@ -118,6 +107,7 @@ impl<'a> Books<'a> {
         let due = due_times(object)?;
         let mut books = Self {
             object,
+            feed,
             now,
             account,
             limits,
@@ -152,13 +142,13 @@ impl<'a> Books<'a> {
                 ],
             )?;
         }
-        for name in [SWEEP, BOOK, PRUNE] {
+        for name in [SWEEP, PRUNE, TALLY] {
             if self.due.get(name) != self.due_before.get(name) {
                 self.object.owe(name, self.due.get(name).copied())?;
             }
         }
         if self.changed {
-            save(&self)?;
+            account::save(self.object, &self.account, self.now, &self.cycle)?;
         }
         Ok(())
     }
@@ -173,6 +163,7 @@ impl<'a> Books<'a> {
         if !self.account.demo {
             *self.account.tallies.entry(name.to_owned()).or_default() += by;
             self.changed = true;
+            self.owe_by(TALLY, self.now.after(TALLY_WAIT_MS));
         }
     }
 
@@ -226,37 +217,24 @@ impl<'a> Books<'a> {
         Ok(())
     }
 
-    /// Counts entries as booked.
-    pub fn book(
-        &mut self,
-        feature: &FeatureName,
-        cycle: &CycleName,
-        units: Units,
-    ) -> Result<(), Fault> {
-        let line = self.line(feature, cycle)?;
-        line.booked = sum(line.booked, units)?;
-        line.changed = true;
-        Ok(())
-    }
-
-    /// What was booked of a feature in a cycle, and what was used.
-    pub fn booked(
-        &mut self,
-        feature: &FeatureName,
-        cycle: &CycleName,
-    ) -> Result<(Units, Units), Fault> {
-        let line = self.line(feature, cycle)?;
-        Ok((line.booked, line.budget.used))
-    }
-
     /// Takes a charge of a running job's row in the current cycle.
     pub fn charge(&mut self, job: &JobRow, row: &mut HoldRow, units: Units) -> Result<(), Fault> {
-        row.hold.charged = sum(row.hold.charged, units)?;
-        if units > Units::ZERO {
-            store::add_unbooked(&*self.object.sql, &job.job_id, row, units, self.now)?;
-            self.owe_by(BOOK, self.now.after(self.object.world.settings.flush_ms));
+        if units == Units::ZERO {
+            return Ok(());
         }
-        Ok(())
+        row.hold.charged = sum(row.hold.charged, units)?;
+        let line = self.line(&row.feature, &row.cycle)?;
+        line.booked = sum(line.booked, units)?;
+        line.changed = true;
+        let booking = Booking {
+            account_id: self.account.account_id.clone(),
+            job_id: job.job_id.clone(),
+            feature: row.feature.clone(),
+            cycle: row.cycle.clone(),
+            units: units.into(),
+            at: self.now,
+        };
+        self.feed.put_merged(&booking, self.now)
     }
 
     /// Ends a running job: its rows of the current cycle are final, what they hold comes back.
@@ -352,9 +330,65 @@ impl<'a> Books<'a> {
         self.due.insert(name.to_owned(), at);
     }
 
-    /// Whether running jobs keep the account busy, and whether they did when the books opened.
-    pub fn became_busy(&self) -> bool {
-        self.due.contains_key(SWEEP) && !self.due_before.contains_key(SWEEP)
+    /// Whether the ledger database must hear of a sweep that it does not know of: running jobs
+    /// keep an account busy that was idle, or a lease ends before all that it was told of.
+    fn became_busy(&self) -> bool {
+        match (self.due_before.get(SWEEP), self.due.get(SWEEP)) {
+            (None, Some(_)) => true,
+            (Some(before), Some(at)) => at < before,
+            (_, None) => false,
+        }
+    }
+
+    /// The current cycle, where DB is not known to have its row as it is now.
+    pub fn unstored_cycle(&self) -> Option<Cycle> {
+        let is_kept = !self.account.anchors.is_empty();
+        let mark = stored_mark(&self.cycle);
+        (is_kept && mark != self.account.cycle_stored).then(|| self.cycle.clone())
+    }
+
+    /// DB has the row of that cycle.
+    pub fn cycle_is_stored(&mut self, cycle: &Cycle) {
+        self.account.cycle_stored = stored_mark(cycle);
+        self.changed = true;
+    }
+
+    /// Hands the counts that wait to the feed, and forgets jobs whose keys may be used again.
+    pub fn tidy(&mut self) -> Result<(), Fault> {
+        if self.due.get(TALLY).is_some_and(|at| *at <= self.now) {
+            for (name, by) in std::mem::take(&mut self.account.tallies) {
+                self.feed.count(&name, by, self.now)?;
+            }
+            self.owe(TALLY, None);
+            self.changed = true;
+        }
+        if self.due.get(PRUNE).is_some_and(|at| *at <= self.now) {
+            self.prune()?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the jobs that ended `KEY_DAYS` ago and whose entries are delivered.
+    fn prune(&mut self) -> Result<(), Fault> {
+        let sql = &*self.object.sql;
+        let keep_ms = self.object.world.settings.key_days.saturating_mul(DAY_MS);
+        let before = self.now.after(-keep_ms);
+        let youngest = world::mint("job_", before.after(1), [0; 16]);
+        let old = store::old_jobs(sql, &youngest, before, PRUNE_JOBS_MAX)?;
+        let mut left = i64::try_from(old.len()).unwrap_or(0) == PRUNE_JOBS_MAX;
+        for job_id in &old {
+            if self.feed.is_delivered(job_id)? {
+                self.feed.forget_job(job_id)?;
+                store::delete_job(sql, job_id)?;
+            } else {
+                left = true;
+            }
+        }
+        let next = store::oldest_end(sql)?.map(|at| at.after(keep_ms));
+        let pause = if left { TALLY_WAIT_MS } else { 0 };
+        self.owe(PRUNE, next.map(|at| at.max(self.now.after(pause.max(1)))));
+        self.changed = true;
+        Ok(())
     }
 
     /// Keeps a refusal for people and counts it.
@@ -383,6 +417,11 @@ impl<'a> Books<'a> {
     }
 }
 
+/// Name and end: an end that moved has to be stored anew.
+fn stored_mark(cycle: &Cycle) -> String {
+    format!("{}/{}", cycle.name, cycle.ends_at.get())
+}
+
 /// A new hold's row in a cycle.
 pub fn new_hold(feature: &FeatureName, cycle: &CycleName, held: Units) -> HoldRow {
     HoldRow {
@@ -397,141 +436,9 @@ pub fn new_hold(feature: &FeatureName, cycle: &CycleName, held: Units) -> HoldRo
     }
 }
 
-fn new_account(about: &About) -> Result<AccountRow, Fault> {
-    Ok(AccountRow {
-        account_id: AccountId::new(about.account_id.clone())
-            .ok_or_else(|| Fault::unreadable("read a message to an account", "its id"))?,
-        customer_id: None,
-        anchors: Vec::new(),
-        cycle: None,
-        cycle_stored: String::new(),
-        last_now: Millis::new(i64::MIN),
-        jobs_per_minute: None,
-        demo: false,
-        minute: 0,
-        minute_jobs: 0,
-        bookings: 0,
-        tallies: BTreeMap::new(),
-    })
-}
-
-/// Takes over what is new; says whether anything was. Anchors are only ever added to, and are
-/// kept only once the first is fixed.
-fn learn(account: &mut AccountRow, about: &About) -> bool {
-    let before = account.clone();
-    if let Some(customer_id) = about.customer_id.clone().and_then(CustomerId::new) {
-        account.customer_id = Some(customer_id);
-    }
-    account.jobs_per_minute = about.jobs_per_minute;
-    account.demo = about.demo;
-    if about.anchors_fixed && about.anchors.len() > account.anchors.len() {
-        account.anchors = about.anchors.iter().map(|a| a.anchor()).collect();
-    }
-    *account != before
-}
-
-fn load(object: &Object) -> Result<(Option<AccountRow>, LimitsRow), Fault> {
-    let rows = object.sql.query(
-        "select a.account_id, a.customer_id, a.anchors, a.cycle, a.cycle_starts_ms, \
-         a.cycle_ends_ms, a.cycle_stored, a.last_now_ms, a.jobs_per_minute, a.demo, a.minute, \
-         a.minute_jobs, a.bookings, a.tallies, l.rings, l.read_at_ms, l.failed_at_ms, l.answer \
-         from (select 1 as one) o left join account a on a.one = o.one \
-         left join limits l on l.one = o.one",
-        &[],
-    )?;
-    let Some(row) = rows.first() else {
-        return Ok((None, LimitsRow::default()));
-    };
-    let limits = LimitsRow {
-        rings: row.opt_int("rings")?.unwrap_or(0),
-        read_at: row.opt_millis("read_at_ms")?,
-        failed_at: row.opt_millis("failed_at_ms")?,
-        answer: match row.opt_text("answer")? {
-            Some(text) => read_json(text)?,
-            None => BTreeMap::new(),
-        },
-    };
-    if row.opt_text("account_id")?.is_none() {
-        return Ok((None, limits));
-    }
-    Ok((Some(account_of(row)?), limits))
-}
-
-fn account_of(row: &Row) -> Result<AccountRow, Fault> {
-    let anchors: Vec<AnchorWire> = read_json(row.text("anchors")?)?;
-    let cycle = match row.text("cycle")? {
-        "" => None,
-        _ => Some(Cycle {
-            name: row.id("cycle", CycleName::new)?,
-            starts_at: row.millis("cycle_starts_ms")?,
-            ends_at: row.millis("cycle_ends_ms")?,
-        }),
-    };
-    Ok(AccountRow {
-        account_id: row.id("account_id", AccountId::new)?,
-        customer_id: row.opt_text("customer_id")?.and_then(CustomerId::new),
-        anchors: anchors.into_iter().map(AnchorWire::anchor).collect(),
-        cycle,
-        cycle_stored: row.text("cycle_stored")?.to_owned(),
-        last_now: row.millis("last_now_ms")?,
-        jobs_per_minute: row.opt_int("jobs_per_minute")?,
-        demo: row.int("demo")? != 0,
-        minute: row.int("minute")?,
-        minute_jobs: row.int("minute_jobs")?,
-        bookings: row.int("bookings")?,
-        tallies: read_json(row.text("tallies")?)?,
-    })
-}
-
-fn save(books: &Books<'_>) -> Result<(), Fault> {
-    let account = &books.account;
-    // A cycle computed from an anchor that may still change is not kept.
-    let cycle = (!account.anchors.is_empty()).then_some(&books.cycle);
-    let anchors: Vec<AnchorWire> = account.anchors.iter().map(AnchorWire::of).collect();
-    books.object.sql.query(
-        "insert into account (one, account_id, customer_id, anchors, cycle, cycle_starts_ms, \
-         cycle_ends_ms, cycle_stored, last_now_ms, jobs_per_minute, demo, minute, minute_jobs, \
-         bookings, tallies) values (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, \
-         ?14) on conflict (one) do update set customer_id = excluded.customer_id, \
-         anchors = excluded.anchors, cycle = excluded.cycle, \
-         cycle_starts_ms = excluded.cycle_starts_ms, cycle_ends_ms = excluded.cycle_ends_ms, \
-         cycle_stored = excluded.cycle_stored, last_now_ms = excluded.last_now_ms, \
-         jobs_per_minute = excluded.jobs_per_minute, demo = excluded.demo, \
-         minute = excluded.minute, minute_jobs = excluded.minute_jobs, \
-         bookings = excluded.bookings, tallies = excluded.tallies",
-        &params![
-            account.account_id.as_str(),
-            account.customer_id.as_ref().map(CustomerId::as_str),
-            write_json(&anchors)?,
-            cycle.map_or("", |cycle| cycle.name.as_str()),
-            cycle.map_or(Millis::ZERO, |cycle| cycle.starts_at),
-            cycle.map_or(Millis::ZERO, |cycle| cycle.ends_at),
-            account.cycle_stored.as_str(),
-            books.now,
-            account.jobs_per_minute,
-            account.demo,
-            account.minute,
-            account.minute_jobs,
-            account.bookings,
-            write_json(&account.tallies)?,
-        ],
-    )?;
-    Ok(())
-}
-
 fn due_times(object: &Object) -> Result<BTreeMap<String, Millis>, Fault> {
     let rows = object.sql.query("select name, at_ms from due", &[])?;
     rows.iter()
         .map(|row| Ok((row.text("name")?.to_owned(), row.millis("at_ms")?)))
         .collect()
-}
-
-/// Reads a stored JSON text.
-pub fn read_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Fault> {
-    serde_json::from_str(text).map_err(|e| Fault::unreadable("read stored JSON", e))
-}
-
-/// Writes JSON to be stored.
-pub fn write_json<T: serde::Serialize>(value: &T) -> Result<String, Fault> {
-    serde_json::to_string(value).map_err(|e| Fault::unreadable("write JSON to be stored", e))
 }

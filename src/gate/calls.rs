@@ -2,21 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use super::books::{Books, SWEEP, new_hold, write_json};
+use serde_json::json;
+
+use super::account::{read_json, write_json};
+use super::books::{Books, SWEEP, new_hold};
 use super::limit::{limit_of, look_at, state_name};
 use super::rules::{self, Admission, Asked, Look, Rate, Refused, Seen, State};
-use super::store::{self, JobRow, sum};
+use super::store::{self, HoldRow, JobRow, sum};
 use super::view::{self, refused};
 use super::wire::{
     AdmitAsk, Admitted, Amounts, BudgetView, ChargeAsk, ChargedView, ExtendAsk, Given, ListAsk,
     RefusedView, SettleAsk, Told, units_of,
 };
 use crate::fault::Fault;
+use crate::ledger::review::{Review, ReviewKind};
 use crate::units::{FeatureName, JobId, Millis, Units};
 use crate::world;
 
 /// What a call came to.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made once a call and taken apart at once"
+)]
 pub enum Outcome {
     /// The answer.
     Told(Told),
@@ -194,7 +202,7 @@ fn replay(
         return Ok(None);
     };
     if ask == request {
-        let told = super::books::read_json(&answer)?;
+        let told = read_json(&answer)?;
         return Ok(Some(Outcome::Told(told)));
     }
     Ok(Some(RefusedView::KeyConflict.into()))
@@ -394,6 +402,8 @@ fn keep_late(
         if let Some(row) = last.filter(|_| late > Units::ZERO) {
             row.late = late;
             store::put_hold(&*books.object.sql, &job.job_id, row)?;
+            let review = late_use(books, &job.job_id, row);
+            books.feed.put_review(&review, books.now)?;
         }
     }
     Ok(())
@@ -405,6 +415,18 @@ fn for_reading(books: &Books<'_>) -> Look {
         Look::Read if books.limits.read_at.is_some() => Look::Stale,
         look => look,
     }
+}
+
+fn late_use(books: &Books<'_>, job_id: &JobId, row: &HoldRow) -> Review {
+    let account = books.account.account_id.as_str();
+    let subject = [account, job_id.as_str(), row.feature.as_str()];
+    let numbers = json!({"job": job_id.as_str(), "charged": row.hold.charged.get(),
+        "late": row.late.get()});
+    Review::new(ReviewKind::LateUse, &subject, numbers, books.now).of(
+        account,
+        Some(row.feature.as_str()),
+        Some(row.cycle.as_str()),
+    )
 }
 
 /// One job.
@@ -443,10 +465,19 @@ pub fn list(books: &mut Books<'_>, ask: &ListAsk) -> Result<Outcome, Fault> {
 
 /// The budgets of these features in the current cycle.
 pub fn budgets(books: &mut Books<'_>, features: &[String], waited: bool) -> Result<Outcome, Fault> {
-    let look = look_at(books, waited);
-    if look == Look::Read {
-        return Ok(Outcome::ReadFirst);
+    match look_at(books, waited) {
+        Look::Read => Ok(Outcome::ReadFirst),
+        look => show_budgets(books, features, look),
     }
+}
+
+/// The same without asking the provider.
+pub fn live(books: &mut Books<'_>, features: &[String]) -> Result<Outcome, Fault> {
+    let look = for_reading(books);
+    show_budgets(books, features, look)
+}
+
+fn show_budgets(books: &mut Books<'_>, features: &[String], look: Look) -> Result<Outcome, Fault> {
     let mut views = Vec::with_capacity(features.len());
     for name in features {
         let feature = feature_of(name)?;

@@ -1,6 +1,7 @@
 //! The provider's limits as the object has them: how long an answer is used, and what a ring does.
 
-use super::books::{Books, write_json};
+use super::account::write_json;
+use super::books::Books;
 use super::rules::{Limit, LimitFacts, LimitTimes, Look, look};
 use crate::fault::Fault;
 use crate::limits::LIMIT_PAUSE_MS;

@@ -16,7 +16,9 @@
 //! What it does not do: compare with the provider's meter (`ledger`), decide the plan (`plans`).
 //! The Worker's half is `http::jobs`; the object is woken by its alarm and by `sweeper`.
 
+mod account;
 mod books;
+pub mod busy;
 mod calls;
 mod limit;
 pub mod object;

@@ -5,18 +5,25 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use super::books::{Books, write_json};
+use serde_json::json;
+
+use super::account::write_json;
+use super::books::Books;
 use super::calls::{self, Outcome};
 use super::schema::STEPS;
-use super::wire::{AccountAsk, Ask, RefusedView, Told};
+use super::wire::{About, AccountAsk, Ask, RefusedView, Told};
 use super::{limit, store};
+use crate::accounts;
+use crate::cycle::Cycle;
 use crate::fault::Fault;
 use crate::inbox::watchdog;
+use crate::ledger::feed::Feed;
 use crate::limits::{LIMIT_PAUSE_MS, LIMIT_PAUSE_MS_MAX, LIMIT_READS_MAX};
 use crate::object::Object;
-use crate::ports::transact;
+use crate::ports::{ObjectName, transact};
 use crate::provider::standin::clock;
 use crate::provider::{Limits, ProviderFault};
 use crate::units::AccountId;
@@ -29,6 +36,7 @@ const INBOX_PAUSE_MS: i64 = 1000;
 /// One account's object, awake.
 pub struct AccountObject {
     object: Object,
+    feed: Rc<Feed>,
     reading: Reading,
 }
 
@@ -55,8 +63,13 @@ impl Drop for Turn<'_> {
 impl AccountObject {
     /// Wakes on its storage.
     pub fn new(object: Object) -> Self {
+        let feed = Feed::new(object.clone());
         let reading = Reading::default();
-        Self { object, reading }
+        Self {
+            object,
+            feed,
+            reading,
+        }
     }
 
     /// Answers a message.
@@ -83,8 +96,44 @@ impl AccountObject {
         done.and(armed)
     }
 
+    const fn parts(&self) -> (&Object, &Rc<Feed>) {
+        (&self.object, &self.feed)
+    }
+
     async fn do_due(&self) -> Result<(), Fault> {
-        Books::during(&self.object, None, |_| Ok(()))?;
+        let facts = Books::during(self.parts(), None, |books| {
+            books.tidy()?;
+            Ok((
+                books.account.account_id.clone(),
+                books.cycle.clone(),
+                books.unstored_cycle(),
+            ))
+        })?;
+        let Some((account_id, cycle, unstored)) = facts else {
+            return self.feed.flush_if_due().await;
+        };
+        for feature in store::unbalanced(&*self.object.sql, cycle.name.as_str())? {
+            let fields = json!({"account": account_id.as_str(), "feature": feature});
+            self.object
+                .world
+                .log
+                .line("error", "gate.books_differ", fields);
+        }
+        let stored = match unstored {
+            Some(cycle) => self.store_cycle(&account_id, &cycle).await,
+            None => Ok(()),
+        };
+        self.feed.flush_if_due().await.and(stored)
+    }
+
+    /// Entries name their cycle; the control database says when it begins and ends.
+    async fn store_cycle(&self, account_id: &AccountId, cycle: &Cycle) -> Result<(), Fault> {
+        let row = accounts::store::cycle_row(account_id, cycle);
+        self.object.world.db.batch(vec![row]).await?;
+        Books::during(self.parts(), None, |books| {
+            books.cycle_is_stored(cycle);
+            Ok(())
+        })?;
         Ok(())
     }
 
@@ -119,9 +168,11 @@ impl AccountObject {
                 limit::ring(&*self.object.sql)?;
                 Ok(Told::Done)
             }),
-            Ask::TakeFeed { .. } => {
-                self.do_due().await?;
-                Ok(Told::Feed(crate::ledger::feed::FeedState::default()))
+            Ask::TakeFeed { rows } => {
+                let done = self.do_due().await;
+                let state = self.feed.take_rows(rows).await?;
+                done?;
+                Ok(Told::Feed(state))
             }
             Ask::Lane { account_id } => {
                 self.tend(account_id).await?;
@@ -133,11 +184,14 @@ impl AccountObject {
 
     /// Decides in one transaction; where the limits have to be read first, reads and begins anew.
     async fn decide(&self, ask: &AccountAsk) -> Result<Told, Fault> {
+        if let Some(account_id) = ask.about.as_ref().and_then(About::account_id) {
+            self.feed.tell_name(&ObjectName::Account(account_id))?;
+        }
         for round in 0..=LIMIT_READS_MAX {
             let waited = round > 0;
             let about = ask.about.as_ref();
             let work = |books: &mut Books<'_>| call(books, &ask.ask, waited);
-            match Books::during(&self.object, about, work)? {
+            match Books::during(self.parts(), about, work)? {
                 Some(Outcome::Told(told)) => return Ok(told),
                 Some(Outcome::ReadFirst) => self.read_limits().await?,
                 None => return Ok(Told::Refused(RefusedView::NotFound)),
@@ -155,7 +209,7 @@ impl AccountObject {
         }
         self.reading.under_way.set(true);
         let _turn = Turn(&self.reading);
-        let facts = Books::during(&self.object, None, |books| {
+        let facts = Books::during(self.parts(), None, |books| {
             Ok((books.limits.rings, books.account.customer_id.clone()))
         })?;
         let Some((rings, Some(customer))) = facts else {
@@ -171,7 +225,7 @@ impl AccountObject {
             return Err(Fault::not_configured(name));
         }
         let sql = &*self.object.sql;
-        Books::during(&self.object, None, |books| {
+        Books::during(self.parts(), None, |books| {
             let now = books.now;
             match answer {
                 _ if books.limits.rings != rings => Ok(()),
@@ -213,6 +267,7 @@ fn call(books: &mut Books<'_>, ask: &Ask, waited: bool) -> Result<Outcome, Fault
         Ask::Get { job_id } => calls::get(books, job_id),
         Ask::List(ask) => calls::list(books, ask),
         Ask::Budget { features } => calls::budgets(books, features, waited),
+        Ask::Live { features } => calls::live(books, features),
         Ask::Estimates { feature, cycle } => calls::estimates(books, feature, cycle.as_deref()),
         Ask::Refusals => {
             let items = store::refusals(&*books.object.sql)?;

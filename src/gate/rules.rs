@@ -341,11 +341,9 @@ pub fn split(hold: Hold) -> (Hold, Hold) {
 
 /// Which tenth of its hold a job was charged, 0 to 9; all of it counts as the last.
 pub fn tenth(hold: Hold) -> i64 {
-    let (charged, held) = (
-        i128::from(hold.charged.get()),
-        i128::from(hold.held.get().max(1)),
-    );
-    i64::try_from((charged * 10 / held).min(9)).unwrap_or(9)
+    let tenths = i128::from(hold.charged.get()) * 10;
+    let whole = i128::from(hold.held.get().max(1));
+    i64::try_from((tenths / whole).min(9)).unwrap_or(9)
 }
 
 /// The number of a UTC minute.

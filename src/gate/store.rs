@@ -249,29 +249,6 @@ pub fn insert_step(
     Ok(())
 }
 
-/// Adds to what was charged and is no entry yet.
-pub fn add_unbooked(
-    sql: &dyn Sql,
-    job_id: &JobId,
-    row: &HoldRow,
-    units: Units,
-    now: Millis,
-) -> Result<(), Fault> {
-    sql.query(
-        "insert into unbooked (job_id, feature, cycle, units, at_ms) values (?1, ?2, ?3, ?4, ?5) \
-         on conflict (job_id, feature, cycle) do update \
-         set units = units + excluded.units, at_ms = excluded.at_ms",
-        &params![
-            job_id.as_str(),
-            row.feature.as_str(),
-            row.cycle.as_str(),
-            units,
-            now
-        ],
-    )?;
-    Ok(())
-}
-
 /// Counts an ended job.
 pub fn add_estimate(
     sql: &dyn Sql,
@@ -374,5 +351,54 @@ pub fn refusals(sql: &dyn Sql) -> Result<Vec<RefusalView>, Fault> {
                 remaining: row.opt_int("remaining")?,
             })
         })
+        .collect()
+}
+
+/// The jobs that ended before that moment and are not younger than `youngest`, oldest first: what
+/// may be forgotten. Ids sort by the time at which they were made, so this reads no others.
+pub fn old_jobs(
+    sql: &dyn Sql,
+    youngest: &str,
+    before: Millis,
+    limit: i64,
+) -> Result<Vec<JobId>, Fault> {
+    let text = "select job_id from job where job_id < ?1 and ended_ms <= ?2 \
+        order by job_id limit cast(?3 as integer)";
+    let rows = sql.query(text, &params![youngest, before, limit])?;
+    rows.iter()
+        .map(|row| row.id("job_id", JobId::new))
+        .collect()
+}
+
+/// When the oldest job that is over ended.
+pub fn oldest_end(sql: &dyn Sql) -> Result<Option<Millis>, Fault> {
+    let text = "select ended_ms from job where ended_ms is not null order by job_id limit 1";
+    let rows = sql.query(text, &[])?;
+    rows.first().map(|row| row.millis("ended_ms")).transpose()
+}
+
+/// Forgets a job with its holds and steps.
+pub fn delete_job(sql: &dyn Sql, job_id: &JobId) -> Result<(), Fault> {
+    for text in [
+        "delete from step where job_id = ?1",
+        "delete from hold where job_id = ?1",
+        "delete from job where job_id = ?1",
+    ] {
+        sql.query(text, &params![job_id.as_str()])?;
+    }
+    Ok(())
+}
+
+/// The features of the current cycle whose books do not balance: what is used, and what running
+/// jobs were charged, is not what was booked.
+pub fn unbalanced(sql: &dyn Sql, cycle: &str) -> Result<Vec<String>, Fault> {
+    let text = "select b.feature from budget b left join (\
+          select h.feature, sum(h.charged) as charged from job j \
+          join hold h on h.job_id = j.job_id and h.cycle = ?1 \
+          where j.state = 'running' group by h.feature) r on r.feature = b.feature \
+        where b.cycle = ?1 and b.used + coalesce(r.charged, 0) <> b.booked";
+    let rows = sql.query(text, &params![cycle])?;
+    rows.iter()
+        .map(|row| row.text("feature").map(str::to_owned))
         .collect()
 }

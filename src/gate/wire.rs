@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::accounts::Account;
 use crate::cycle::Anchor;
 use crate::fault::Fault;
-use crate::units::{Millis, Units};
+use crate::ledger::feed::FeedState;
+use crate::ledger::stream::FeedRow;
+use crate::units::{AccountId, Millis, Units};
 
 /// The version of the messages that this release writes.
 pub const VERSION: u32 = 1;
@@ -90,6 +92,11 @@ impl About {
             demo: account.demo,
         }
     }
+
+    /// The account, where it has the form of one.
+    pub fn account_id(&self) -> Option<AccountId> {
+        AccountId::new(self.account_id.clone())
+    }
 }
 
 /// An anchor on its way.
@@ -155,6 +162,11 @@ pub enum Ask {
         /// By our own names.
         features: Vec<String>,
     },
+    /// The same without asking the provider for a limit that is not known.
+    Live {
+        /// By our own names.
+        features: Vec<String>,
+    },
     /// How far estimates were from cost.
     Estimates {
         /// The feature.
@@ -174,7 +186,7 @@ pub enum Ask {
     /// The account's own feed rows as the ledger database has them.
     TakeFeed {
         /// One for each life of its storage.
-        rows: Vec<crate::ledger::stream::FeedRow>,
+        rows: Vec<FeedRow>,
     },
     /// The stand-in's clock was moved.
     Clock {
@@ -288,7 +300,7 @@ pub enum Told {
     /// The last refusals, newest first.
     Refusals(Vec<RefusalView>),
     /// Where the object's feed stands.
-    Feed(crate::ledger::feed::FeedState),
+    Feed(FeedState),
     /// The domain said no; nothing changed.
     Refused(RefusedView),
     /// It was done, there is nothing to tell.

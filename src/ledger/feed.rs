@@ -325,6 +325,7 @@ impl Feed {
             if !outbox.freeze(&self.mint("batch_")?, due_at, must_tell, now)? {
                 return Ok(None);
             }
+            self.object.keep_time(now)?;
             outbox.first_unconfirmed()
         })
     }

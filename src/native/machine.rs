@@ -22,6 +22,7 @@ use crate::ports::{
     Alarm, Background, Clock, Db, Ids, Incoming, Later, Log, ObjectName, Objects, Outgoing,
     Signatures, Sql, Timer, Transport,
 };
+use crate::provider::Provider;
 use crate::provider::kinde::Kinde;
 use crate::provider::standin::StandInObject;
 use crate::settings::Settings;
@@ -48,6 +49,7 @@ pub struct Machine {
 
 /// What a world is made of but for its isolate's memory.
 struct Parts {
+    gear: Rc<dyn Gear>,
     settings: Rc<Settings>,
     db: Rc<dyn Db>,
     ledger: Rc<dyn Db>,
@@ -80,7 +82,7 @@ impl Parts {
             ledger: Rc::clone(&self.ledger),
             objects: Rc::clone(&self.objects),
             transport: Rc::clone(&self.transport),
-            provider: Rc::new(provider),
+            provider: self.gear.provider(Rc::new(provider)),
             signatures: Rc::clone(&self.signatures),
             clock: Rc::clone(&self.clock),
             ids: Rc::clone(&self.ids),
@@ -120,6 +122,7 @@ impl Machine {
         let background = Rc::new(Queue::default());
         let log = Rc::new(Lines::default());
         let parts = Parts {
+            gear: Rc::clone(&gear),
             settings,
             db: gear.db("DB", Rc::new(control.clone())),
             ledger: gear.db("LEDGER_0", Rc::new(ledger.clone())),
@@ -223,6 +226,11 @@ pub trait Gear {
     /// RS256, or something quicker where no signature is looked at.
     fn signatures(&self) -> Rc<dyn Signatures> {
         Rc::new(super::signatures::NativeSignatures::default())
+    }
+
+    /// Around the provider, or in its place.
+    fn provider(&self, plain: Rc<dyn Provider>) -> Rc<dyn Provider> {
+        plain
     }
 
     /// How long a pause is.
@@ -474,6 +482,7 @@ impl ObjectPool {
             sql: self.gear.sql(name, Rc::new(slot.sql.clone())),
             alarm: Rc::<AlarmSlot>::clone(&slot.alarm),
             world: world.ok_or_else(|| Fault::unavailable("wake an object", "no world"))?,
+            armed: Rc::default(),
         };
         let awake = match name {
             ObjectName::Account(_) => Awake::Account(Rc::new(AccountObject::new(object))),

@@ -1,3 +1,5 @@
+//! The rules, refusal by refusal, and every short history against a naive counter.
+
 use super::*;
 
 fn units(n: i64) -> Units {
