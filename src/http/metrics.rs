@@ -77,6 +77,7 @@ async fn gauges(world: &Rc<World>) -> Result<Vec<(String, i64)>, Fault> {
     all.extend(crate::cron::gauges(world).await?);
     let (ledger, now) = (&*world.ledger, world.now());
     all.extend(crate::ledger::marks::gauges(ledger, now).await?);
+    all.extend(crate::ledger::stream::gauges(ledger, now).await?);
     all.extend(crate::inbox::listing::gauges(world).await?);
     if let Some(bytes) = wasm_memory_bytes() {
         all.push(("counterfoil_wasm_memory_bytes".to_owned(), bytes));

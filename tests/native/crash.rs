@@ -1,13 +1,17 @@
-//! A crash at every statement: each statement of a click's way fails once, before and after it
-//! took effect, with the machine going on or standing still; started again and asked again, every
-//! click is in the ledger exactly once.
+//! A crash at every statement: each statement of a click's way, of plain usage and of a correction fails
+//! once, before and after it took effect, with the machine going on or standing still; started
+//! again and asked again, everything is in the ledger exactly once.
 
 use std::rc::Rc;
 
 use counterfoil::native::faulty::{Faults, FaultyGear, Then, When};
 use counterfoil::native::machine::Machine;
 
+use serde_json::json;
+
 use super::feed::{assert_counters, click, entries, number, parcel, record, visit};
+
+const OPERATOR: &str = "dev-operator";
 
 fn geared(settings: &[(&str, &str)]) -> (Machine, Rc<Faults>) {
     let faults = Rc::new(Faults::default());
@@ -79,4 +83,87 @@ fn crash(settings: &[(&str, &str)], nth: u32, when: When, then: Then) {
     assert_eq!(number(&machine.ledger, reviews), 0, "{said}");
     let epochs = "select count(*) as n from feed";
     assert_eq!(number(&machine.ledger, epochs), 1, "{said}");
+}
+
+const FACTS: &str = "/v1/usage?account=a";
+
+/// A machine with the account `a` and one fact of ten clicks; gives the fact's id.
+fn with_fact() -> (Machine, Rc<Faults>, String) {
+    let (machine, faults) = geared(&[]);
+    let body = json!({"id": "a"});
+    assert_eq!(machine.call("POST", "/v1/accounts", OPERATOR, &body).0, 201);
+    let fact = json!({"key": "k0", "feature": "clicks", "units": 10});
+    let (status, body) = machine.call("POST", FACTS, OPERATOR, &fact);
+    assert_eq!(status, 201, "{body}");
+    let id = body["id"].as_str().unwrap().to_owned();
+    faults.mend();
+    (machine, faults, id)
+}
+
+/// Asks once with the nth statement failing, then again until it is answered; gives the statuses.
+fn ask_through_a_failure(
+    (machine, faults): (&Machine, &Faults),
+    (target, body): (&str, &serde_json::Value),
+    (nth, when): (u32, When),
+) -> (u16, u16) {
+    faults.fail_at(nth, when, Then::Stands);
+    let (first, _) = machine.call("POST", target, OPERATOR, body);
+    faults.mend();
+    let (second, said) = machine.call("POST", target, OPERATOR, body);
+    assert!(
+        [200, 201].contains(&second),
+        "statement {nth} failed {when:?}: {said}"
+    );
+    (first, second)
+}
+
+#[test]
+fn usage_whose_answer_was_lost_is_recorded_once_and_answered_200_when_it_comes_again() {
+    let (machine, faults, _) = with_fact();
+    let items = json!({"items": [
+        {"key": "k1", "feature": "clicks", "units": 1},
+        {"key": "k2", "feature": "clicks", "units": 2},
+    ]});
+    faults.mend();
+    assert_eq!(machine.call("POST", FACTS, OPERATOR, &items).0, 201);
+    let statements = faults.seen();
+    for nth in 1..=statements {
+        for when in [When::Before, When::After] {
+            let (machine, faults, _) = with_fact();
+            let asked = (FACTS, &items);
+            let (first, second) = ask_through_a_failure((&machine, &faults), asked, (nth, when));
+            let was_written = when == When::After && nth == statements;
+            if first == 503 && !was_written {
+                assert_eq!(second, 201, "statement {nth} failed {when:?}");
+            }
+            assert_eq!(entries(&machine), 3);
+            let total = "select total as n from counter";
+            assert_eq!(number(&machine.ledger, total), 13);
+        }
+    }
+}
+
+#[test]
+fn a_correction_and_its_audit_row_are_there_once_after_any_crash() {
+    let (machine, faults, id) = with_fact();
+    let ask = json!({"reason": "r", "units": 4});
+    let target = format!("/v1/entries/{id}/correction?account=a");
+    faults.mend();
+    assert_eq!(machine.call("POST", &target, OPERATOR, &ask).0, 201);
+    for nth in 1..=faults.seen() {
+        for when in [When::Before, When::After] {
+            let (machine, faults, id) = with_fact();
+            let target = format!("/v1/entries/{id}/correction?account=a");
+            ask_through_a_failure((&machine, &faults), (&target, &ask), (nth, when));
+            assert_eq!(entries(&machine), 2, "statement {nth} failed {when:?}");
+            let total = "select total as n from counter";
+            assert_eq!(number(&machine.ledger, total), 6);
+            let audit = "select count(*) as n from audit where action = 'correct'";
+            assert_eq!(
+                number(&machine.control, audit),
+                1,
+                "statement {nth} failed {when:?}"
+            );
+        }
+    }
 }

@@ -21,6 +21,7 @@ mod inbox_desk;
 mod links;
 mod meters;
 mod openapi;
+mod outbox;
 mod plans;
 mod quick;
 mod tidy;

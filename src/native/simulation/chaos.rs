@@ -230,7 +230,10 @@ impl Objects for ChaosObjects {
                 (4, Fate::Late),
             ];
             let fate = self.chaos.fate("message", &fates);
-            let lost = || Fault::unavailable("ask an object", fate.name());
+            let lost = || match fate {
+                Fate::LostBefore => Fault::unavailable("ask an object", fate.name()),
+                _ => Fault::unanswered("ask an object", fate.name()),
+            };
             let outcome = match fate {
                 Fate::Normal => self.plain.ask(object, message).await,
                 Fate::LostBefore => Err(lost()),
