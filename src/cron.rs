@@ -18,11 +18,13 @@ use crate::provider::standin::clock;
 use crate::reconciler::{self, PassName};
 use crate::units::{AccountId, Millis};
 use crate::world::{Calls, World};
-use crate::{moment, reporter};
+use crate::{moment, reporter, sweeper};
 
 /// The jobs that can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Job {
+    /// Shards, and accounts that are overdue.
+    Sweeper,
     /// Events, follow-ups, alerts.
     Inbox,
     /// Meters.
@@ -35,11 +37,18 @@ pub enum Job {
 
 impl Job {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Inbox, Self::Reporter, Self::Reconciler, Self::Plans];
+    pub const ALL: [Self; 5] = [
+        Self::Sweeper,
+        Self::Inbox,
+        Self::Reporter,
+        Self::Reconciler,
+        Self::Plans,
+    ];
 
     /// As in the route and the metrics.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Sweeper => "sweeper",
             Self::Inbox => "inbox",
             Self::Reporter => "reporter",
             Self::Reconciler => "reconciler",
@@ -80,6 +89,7 @@ pub async fn run_job(world: &Rc<World>, job: Job, asked: &Asked) -> Result<Json,
             };
             reconciler::run(&counted, &calls, pass).await?.json()
         }
+        (Job::Sweeper, _) => sweeper::run(&counted, &calls).await?.json(),
         (Job::Inbox, _) => watchdog::run(&counted, &calls).await?.json(),
         (Job::Reporter, _) => reporter::run(&counted, &calls).await?.json(),
         (Job::Plans, _) => nightly::run(&counted, &calls).await?.json(),
@@ -99,6 +109,7 @@ pub async fn tick(world: &Rc<World>) {
     let mut done = vec!["tick"];
     for job in Job::ALL {
         let outcome = match job {
+            Job::Sweeper => sweeper::run(&counted, &calls).await.map(|s| Some(s.json())),
             Job::Inbox => watchdog::run(&counted, &calls)
                 .await
                 .map(|s| Some(s.json())),

@@ -34,6 +34,7 @@ pub mod provider;
 pub mod reconciler;
 pub mod reporter;
 pub mod settings;
+pub mod sweeper;
 pub mod tally;
 pub mod units;
 pub mod world;

@@ -22,20 +22,52 @@ const AT_ONCE: usize = 5;
 /// Hands every configured shard, and every one that ever sent a batch, its rows. Gives how many
 /// are behind or did not answer.
 pub async fn hand_to_shards(world: &World) -> Result<i64, Fault> {
+    let turn = hand_to_some_shards(world, 0, usize::MAX).await?;
+    Ok(turn.behind)
+}
+
+/// How a turn of visits to shards went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardTurn {
+    /// Shards that were asked.
+    pub visited: usize,
+    /// Shards that there are.
+    pub all: usize,
+    /// Of the visited ones, how many are behind or did not answer.
+    pub behind: i64,
+}
+
+/// The same for at most `most` of them, beginning after the first `skip`: where a run may not make
+/// enough calls for all, the next one begins elsewhere.
+pub async fn hand_to_some_shards(
+    world: &World,
+    skip: usize,
+    most: usize,
+) -> Result<ShardTurn, Fault> {
     let rows = stream::shards(&*world.ledger).await?;
     let known = rows.iter().filter_map(|row| number_of(&row.object));
     let numbers: BTreeSet<u32> = known.chain(0..world.settings.shards).collect();
+    let all = numbers.len();
     let rows = &rows;
-    let works = numbers
-        .into_iter()
+    let works: Vec<_> = numbers
+        .iter()
+        .cycle()
+        .skip(skip.checked_rem(all).unwrap_or(0))
+        .take(most.min(all))
+        .copied()
         .map(|number| -> Later<'_, bool> {
             let name = ObjectName::LedgerShard(number).name();
             let own: Vec<_> = rows.iter().filter(|r| r.object == name).cloned().collect();
             Box::pin(async move { ask_shard(world, number, own).await.unwrap_or(true) })
         })
         .collect();
+    let visited = works.len();
     let behind = parallel::all(works, AT_ONCE).await;
-    Ok(count(&behind))
+    Ok(ShardTurn {
+        visited,
+        all,
+        behind: count(&behind),
+    })
 }
 
 fn number_of(object: &str) -> Option<u32> {

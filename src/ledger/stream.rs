@@ -49,12 +49,28 @@ pub async fn rows_of(db: &dyn Db, objects: &[String]) -> Result<Vec<FeedRow>, Fa
     rows(db, Statement::new(sql, params![list])).await
 }
 
-/// The rows of the objects whose due time has passed, longest overdue first.
-pub async fn overdue(db: &dyn Db, now: Millis, limit: i64) -> Result<Vec<FeedRow>, Fault> {
-    let sql = "select object, epoch, last, last_id from feed \
-        where due_at_ms is not null and due_at_ms <= ?1 order by due_at_ms, object \
-        limit cast(?2 as integer)";
-    rows(db, Statement::new(sql, params![now, limit])).await
+/// Where a list of overdue objects goes on: the due time and name of the last one.
+pub type Overdue = (Millis, String);
+
+/// The accounts whose due time has passed, longest overdue first, after `after`; and where the
+/// list goes on.
+pub async fn overdue_accounts(
+    db: &dyn Db,
+    now: Millis,
+    after: Option<&Overdue>,
+    limit: i64,
+) -> Result<Vec<Overdue>, Fault> {
+    let sql = "select object, due_at_ms from feed where due_at_ms is not null \
+        and due_at_ms <= ?1 and object >= 'account/' and object < 'account0' \
+        and (due_at_ms, object) > (?2, ?3) order by due_at_ms, object \
+        limit cast(?4 as integer)";
+    let least = (Millis::new(i64::MIN), String::new());
+    let (at, object) = after.unwrap_or(&least);
+    let params = params![now, *at, object.as_str(), limit];
+    let rows = db.query(Statement::new(sql, params)).await?;
+    rows.iter()
+        .map(|row| Ok((row.millis("due_at_ms")?, row.text("object")?.to_owned())))
+        .collect()
 }
 
 /// Every row of every shard that ever sent a batch.

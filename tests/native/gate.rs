@@ -604,3 +604,34 @@ fn a_budget_of_a_counted_feature_shows_the_ledger() {
     );
     assert_eq!(number(&budget["held"]), 0);
 }
+
+/// G31, the other half: the cron finds the object whose alarm was lost.
+#[test]
+fn the_sweeper_finds_an_account_whose_alarm_was_lost() {
+    let desk = Desk::new(10);
+    let job = desk.job("k", 10);
+    desk.charge(&job, &json!({"units": 4}));
+    desk.machine.finish_background();
+    let account = counterfoil::units::AccountId::new("a").unwrap();
+    let name = counterfoil::ports::ObjectName::Account(account);
+    desk.machine.objects.lose_alarm(&name);
+    desk.silently(300);
+    let (status, summary) = desk
+        .machine
+        .call("POST", "/v1/run/sweeper", OPERATOR, &json!({}));
+    assert_eq!(status, 200, "{summary}");
+    assert_eq!(
+        (&summary["shards"], &summary["accounts"]),
+        (&json!(4), &json!(1))
+    );
+    assert_eq!(summary["done"], true);
+    assert_eq!(desk.entries("a", "tokens", "2026-11"), 4);
+    let storage = desk.machine.objects.storage(&name).unwrap();
+    let sql = "select state from job";
+    let rows = counterfoil::ports::Sql::query(&storage, sql, &[]).unwrap();
+    assert_eq!(rows[0].text("state").unwrap(), "expired");
+    let (_, again) = desk
+        .machine
+        .call("POST", "/v1/run/sweeper", OPERATOR, &json!({}));
+    assert_eq!(again["accounts"], 0);
+}
