@@ -131,12 +131,17 @@ const OPERATIONS: &[Operation] = &[
                 Int(0, 1000),
                 "How often; 1 by default, 0 only signs.",
             ),
-            may("to", Text, "Where to; our own inbox by default."),
+            may(
+                "to",
+                Text,
+                "Where to; our own inbox by default. A path of ours, our address, or a loopback \
+                 address.",
+            ),
         ])
         .answers(&[json(
             200,
-            "The signed event.",
-            r#"{"jwt": "eyJ", "webhook_id": "wh_1", "event_id": "event_1"}"#,
+            "The signed event, and how each delivery was answered (null: not at all).",
+            r#"{"jwt": "eyJ", "webhook_id": "webhook_1", "event_id": "event_1", "answers": [200]}"#,
         )]),
     route(Post, "/standin/keys/rotate", "Make a new signing key")
         .body(&[may(
@@ -144,7 +149,7 @@ const OPERATIONS: &[Operation] = &[
             Bool,
             "Take the old one out of the JWKS at once.",
         )])
-        .answers(&[json(200, "The new key's id.", r#"{"kid": "k2"}"#)]),
+        .answers(&[json(200, "The new key's id.", r#"{"kid": "4c:fa:9e"}"#)]),
     route(Put, "/standin/clock", "Move the clock")
         .details("Never lower than before: an object's time never goes back.")
         .body(&[must(
@@ -155,5 +160,9 @@ const OPERATIONS: &[Operation] = &[
         .answers(&[json(200, "What is now set.", r#"{"offset_ms": 86400000}"#)]),
     route(Get, "/standin/calls", "Read what it was asked")
         .list()
-        .answers(&[items("Newest first.", "{}")]),
+        .answers(&[items("Newest first, the last thousand.", CALL)]),
 ];
+
+const CALL: &str = r#"{"number": 7, "at": "2026-11-10T12:00:00.000Z", "operation": "meter_write",
+    "method": "POST", "path": "/api/v1/billing/meter_usage", "query": "",
+    "body": {"meter_value": "5"}, "status": 200, "fault": null}"#;

@@ -15,11 +15,14 @@ use crate::fault::Fault;
 use crate::gate::wire::{self as gate, AccountAsk};
 use crate::ledger::wire::{self, ShardAsk};
 use crate::object::Object;
+use crate::parallel;
 use crate::ports::ObjectName;
 use crate::world::World;
 
 /// An isolate asks no more often.
 const REFRESH_MS: i64 = 1000;
+/// Objects that are told at the same time.
+const TOLD_AT_ONCE: usize = 10;
 /// Accounts are read a page at a time.
 const ACCOUNTS_PAGE: i64 = 200;
 
@@ -64,10 +67,8 @@ pub async fn set(world: &Rc<World>, offset_ms: i64) -> Result<Reply, Fault> {
         offset_ms,
     };
     let message = json!(told).to_string();
-    for shard in 0..world.settings.shards {
-        let shard = ObjectName::LedgerShard(shard);
-        world.objects.ask(shard, message.clone()).await?;
-    }
+    let shards = (0..world.settings.shards).map(ObjectName::LedgerShard);
+    tell(world, shards.collect(), &message).await?;
     let message = AccountAsk::plain(gate::Ask::Clock { offset_ms }).to_json()?;
     let mut after = String::new();
     loop {
@@ -76,11 +77,19 @@ pub async fn set(world: &Rc<World>, offset_ms: i64) -> Result<Reply, Fault> {
             return Ok(reply);
         };
         after = last.to_string();
-        for account_id in page {
-            let account = ObjectName::Account(account_id);
-            world.objects.ask(account, message.clone()).await?;
-        }
+        let accounts = page.into_iter().map(ObjectName::Account);
+        tell(world, accounts.collect(), &message).await?;
     }
+}
+
+async fn tell(world: &World, objects: Vec<ObjectName>, message: &str) -> Result<(), Fault> {
+    let asks = objects
+        .into_iter()
+        .map(|object| world.objects.ask(object, message.to_owned()));
+    for answer in parallel::all(asks.collect(), TOLD_AT_ONCE).await {
+        answer?;
+    }
+    Ok(())
 }
 
 /// New storage asks for the offset before its object does anything, and the isolate that the
