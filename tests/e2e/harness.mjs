@@ -24,7 +24,7 @@
 
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -45,13 +45,30 @@ const END_WITHIN_MS = 15_000;
 const CRON_PATH = "/cdn-cgi/local/scheduled?cron=*+*+*+*+*";
 
 const running = new Set();
-process.on("exit", () => running.forEach((server) => server.signal("SIGKILL")));
+const folders = new Set();
+process.on("exit", () => {
+  running.forEach((server) => server.signal("SIGKILL"));
+  folders.forEach((folder) => rmSync(folder, { recursive: true, force: true }));
+});
 
-let built = null;
-/** Builds the bundle once for the whole run. */
-function buildOnce() {
-  built ??= setUp().then(() => buildWorker(RELEASE));
-  return built;
+function newFolder() {
+  const folder = mkdtempSync(join(tmpdir(), "counterfoil-e2e-"));
+  folders.add(folder);
+  return folder;
+}
+
+let prepared = null;
+/** Builds the bundle and migrates databases once for the whole run; every new server begins with a
+ * copy of that folder. */
+function prepareOnce() {
+  prepared ??= (async () => {
+    await setUp();
+    await buildWorker(RELEASE);
+    const folder = newFolder();
+    await migrate(folder);
+    return folder;
+  })();
+  return prepared;
 }
 
 let sharedServer = null;
@@ -68,9 +85,9 @@ after(async () => {
  * `args` are handed to `wrangler dev`; `shipped: true` starts the deployed configuration as it
  * is, without `DEV` and the stand-in; `persist` goes on with another server's folder. */
 export async function own({ vars = {}, args = [], shipped = false, persist } = {}) {
-  await buildOnce();
-  const server = new Server({ vars, args, shipped, persist });
-  if (shipped) await migrate(server.persist);
+  const template = await prepareOnce();
+  const server = new Server({ vars, args, shipped, persist: persist ?? newFolder() });
+  if (persist === undefined) cpSync(template, server.persist, { recursive: true });
   await server.start();
   return server;
 }
@@ -96,8 +113,7 @@ export async function eventually(look, { within = 10_000, what = "it" } = {}) {
 export class Server {
   constructor({ vars, args, shipped, persist }) {
     this.options = { vars, args, shipped };
-    this.ownsPersist = persist === undefined;
-    this.persist = persist ?? mkdtempSync(join(tmpdir(), "counterfoil-e2e-"));
+    this.persist = persist;
     this.port = null;
     this.log = "";
   }
@@ -158,14 +174,14 @@ export class Server {
     running.delete(this);
   }
 
-  /** Ends it as Ctrl-C does and removes its data. */
+  /** Ends it as Ctrl-C does and removes its data; `kill()` keeps them. */
   async stop() {
     this.signal("SIGTERM");
     const late = setTimeout(() => this.signal("SIGKILL"), END_WITHIN_MS);
     await this.ended;
     clearTimeout(late);
     await this.kill();
-    if (this.ownsPersist) rmSync(this.persist, { recursive: true, force: true });
+    rmSync(this.persist, { recursive: true, force: true });
   }
 
   /** Whether any process of the group is still there. */
