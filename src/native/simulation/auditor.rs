@@ -47,11 +47,22 @@ fn counters_equal_entries(world: &World) -> Result<(), Fault> {
 fn limits_hold(world: &World) -> Result<(), Fault> {
     let accounts: Vec<(String, i64)> = {
         let books = world.books.borrow();
-        books.accounts.iter().map(|(id, book)| (id.clone(), book.limit_max)).collect()
+        books
+            .accounts
+            .iter()
+            .map(|(id, book)| (id.clone(), book.limit_max))
+            .collect()
     };
     for (account, limit_max) in accounts {
-        let Some(storage) = storage(world, &account) else { continue };
-        if rows(&storage, "select 1 as one from sqlite_master where name = 'budget'")?.is_empty() {
+        let Some(storage) = storage(world, &account) else {
+            continue;
+        };
+        if rows(
+            &storage,
+            "select 1 as one from sqlite_master where name = 'budget'",
+        )?
+        .is_empty()
+        {
             continue;
         }
         let budgets = rows(
@@ -100,7 +111,10 @@ fn sums(world: &World, key: &str, kind: &str) -> Result<BTreeMap<(String, String
     found
         .iter()
         .map(|row| {
-            let id = (row.text("account_id")?.to_owned(), row.text("name")?.to_owned());
+            let id = (
+                row.text("account_id")?.to_owned(),
+                row.text("name")?.to_owned(),
+            );
             Ok((id, row.int("total")?))
         })
         .collect()
@@ -114,7 +128,10 @@ fn jobs_are_booked_once(world: &World) -> Result<(), Fault> {
     let mut broken = Vec::new();
     for ((account, key), book) in jobs {
         let Some(job_id) = &book.job_id else { continue };
-        let total = booked.get(&(account.clone(), job_id.clone())).copied().unwrap_or(0);
+        let total = booked
+            .get(&(account.clone(), job_id.clone()))
+            .copied()
+            .unwrap_or(0);
         let settled = book.settle.as_ref().and_then(|(_, answer)| answer.as_ref());
         let said = settled.and_then(|answer| answer.get("charged")?.get("tokens")?.as_i64());
         let fits = match said {
@@ -122,12 +139,19 @@ fn jobs_are_booked_once(world: &World) -> Result<(), Fault> {
             None => (book.heard()..=book.possible().min(book.held)).contains(&total),
         };
         if !fits {
-            broken.push(format!("{account} {key}: the ledger has {total} of {book:?}"));
+            broken.push(format!(
+                "{account} {key}: the ledger has {total} of {book:?}"
+            ));
         }
     }
     for account in world.books.borrow().accounts.keys() {
-        let Some(storage) = storage(world, account) else { continue };
-        for row in rows(&storage, "select feature, cycle, held from budget where held <> 0")? {
+        let Some(storage) = storage(world, account) else {
+            continue;
+        };
+        for row in rows(
+            &storage,
+            "select feature, cycle, held from budget where held <> 0",
+        )? {
             broken.push(format!("{account}: still held: {row:?}"));
         }
     }
@@ -160,7 +184,12 @@ fn clicks_are_there_at_most_once(world: &World) -> Result<(), Fault> {
          or name like '%click%doubtful%'",
     )?;
     let lost = lost.first().map_or(Ok(0), |row| row.int("total"))?;
-    let killed = world.stats().all().get("killed_tasks").copied().unwrap_or(0);
+    let killed = world
+        .stats()
+        .all()
+        .get("killed_tasks")
+        .copied()
+        .unwrap_or(0);
     let mut missing = 0;
     for (id, book) in links {
         let total = stored.get(&id).copied().unwrap_or(0);
@@ -171,7 +200,9 @@ fn clicks_are_there_at_most_once(world: &World) -> Result<(), Fault> {
         }
         missing += (answered - total).max(0);
     }
-    world.stats().add("clicks_missing", u64::try_from(missing).unwrap_or(0));
+    world
+        .stats()
+        .add("clicks_missing", u64::try_from(missing).unwrap_or(0));
     if missing > lost + i64::try_from(killed).unwrap_or(i64::MAX) {
         let what = format!("{missing} clicks are missing; {lost} were lost, {killed} tasks died");
         world.books.borrow_mut().complain(what);
@@ -187,7 +218,10 @@ fn events_have_ended(world: &World) -> Result<(), Fault> {
          where status not in ('applied', 'ignored', 'skipped', 'dead')",
     )?;
     for row in open {
-        world.books.borrow_mut().complain(format!("an event has not ended: {row:?}"));
+        world
+            .books
+            .borrow_mut()
+            .complain(format!("an event has not ended: {row:?}"));
     }
     Ok(())
 }
@@ -197,16 +231,26 @@ fn plans_are_the_providers(world: &World) -> Result<(), Fault> {
     let accounts = world.books.borrow().accounts.clone();
     for (account, book) in accounts {
         let token = super::world::OPERATOR;
-        let (_, answer) =
-            world.machine.call("GET", &format!("/v1/accounts/{account}"), token, &Json::Null);
+        let (_, answer) = world.machine.call(
+            "GET",
+            &format!("/v1/accounts/{account}"),
+            token,
+            &Json::Null,
+        );
         if answer["plan"] != json!(book.plan) {
-            let what = format!("{account} is on {} and not on {}", answer["plan"], book.plan);
+            let what = format!(
+                "{account} is on {} and not on {}",
+                answer["plan"], book.plan
+            );
             world.books.borrow_mut().complain(what);
         }
         let granted = answer["balance"]["credits"].as_i64().unwrap_or(0);
         let least = if book.plan == "pro" { 500 } else { 10 };
         if granted < least || (granted != 10 && granted != 500) {
-            world.books.borrow_mut().complain(format!("{account} has {granted} credits"));
+            world
+                .books
+                .borrow_mut()
+                .complain(format!("{account} has {granted} credits"));
         }
     }
     Ok(())

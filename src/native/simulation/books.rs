@@ -1,7 +1,7 @@
 //! The auditor's own books: plain maps of what clients sent and heard. They share no code with the
 //! rules that they check.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 
@@ -26,7 +26,11 @@ impl JobBook {
 
     /// The most that can have been charged: everything asked, heard or not.
     pub fn possible(&self) -> i64 {
-        let charges: i64 = self.charges.values().map(|(asked, heard)| heard.unwrap_or(*asked)).sum();
+        let charges: i64 = self
+            .charges
+            .values()
+            .map(|(asked, heard)| heard.unwrap_or(*asked))
+            .sum();
         charges.max(self.settle.as_ref().map_or(0, |(used, _)| *used))
     }
 }
@@ -84,6 +88,8 @@ pub struct Books {
     pub usage: BTreeMap<(String, String), UsageBook>,
     /// Event id → its book.
     pub events: BTreeMap<String, EventBook>,
+    /// Accounts whose plan is being changed at the provider.
+    pub changing: BTreeSet<String>,
     /// Rules that were seen broken, in words.
     pub broken: Vec<String>,
 }
@@ -96,6 +102,8 @@ impl Books {
 
     /// The book of a job, made where it is new.
     pub fn job(&mut self, account: &str, key: &str) -> &mut JobBook {
-        self.jobs.entry((account.to_owned(), key.to_owned())).or_default()
+        self.jobs
+            .entry((account.to_owned(), key.to_owned()))
+            .or_default()
     }
 }

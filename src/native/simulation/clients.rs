@@ -51,7 +51,9 @@ pub async fn worker(world: Rc<World>, account: String, key: String, plan: JobPla
     let heard = persist(&world, "POST", &target, &body).await;
     world.stats().count(&format!("admit_{}", told(&heard)));
     world.books.borrow_mut().job(&account, &key).held = plan.hold;
-    let Some(job_id) = heard.member("id").and_then(Json::as_str).map(str::to_owned) else { return };
+    let Some(job_id) = heard.member("id").and_then(Json::as_str).map(str::to_owned) else {
+        return;
+    };
     world.books.borrow_mut().job(&account, &key).job_id = Some(job_id.clone());
     for number in 0..plan.charges {
         if !charge(&world, &account, &key, &job_id, (number, plan.charge)).await {
@@ -76,16 +78,28 @@ async fn charge(
     let step = format!("step-{number}");
     let target = format!("/v1/jobs/{job_id}/charges?account={account}");
     let body = json!({"units": units, "step": step});
-    world.books.borrow_mut().job(account, key).charges.insert(step.clone(), (units, None));
+    world
+        .books
+        .borrow_mut()
+        .job(account, key)
+        .charges
+        .insert(step.clone(), (units, None));
     let heard = persist(world, "POST", &target, &body).await;
     world.stats().count(&format!("charge_{}", told(&heard)));
     if heard.status() == 409 {
         // Over before this charge came: it was never recorded, unless an unheard try was.
         return false;
     }
-    let Some(charged) = heard.member("charged").and_then(Json::as_i64) else { return true };
+    let Some(charged) = heard.member("charged").and_then(Json::as_i64) else {
+        return true;
+    };
     let note = (units, Some(charged));
-    world.books.borrow_mut().job(account, key).charges.insert(step.clone(), note);
+    world
+        .books
+        .borrow_mut()
+        .job(account, key)
+        .charges
+        .insert(step.clone(), note);
     if heard.member("capped") == Some(&Json::Bool(true)) {
         world.stats().count("capped");
     }
@@ -105,12 +119,24 @@ async fn settle(world: &World, account: &str, key: &str, job_id: &str, plan: Job
     let body = json!({"used": used, "reason": "the simulation settles it"});
     world.books.borrow_mut().job(account, key).settle = Some((used, None));
     let first = persist(world, "POST", &target, &body).await;
-    let state = first.member("state").and_then(Json::as_str).unwrap_or("nothing").to_owned();
+    let state = first
+        .member("state")
+        .and_then(Json::as_str)
+        .unwrap_or("nothing")
+        .to_owned();
     world.stats().count(&format!("settle_{state}"));
-    let Heard::Answer(200, answer) = first else { return };
+    let Heard::Answer(200, answer) = first else {
+        return;
+    };
     world.books.borrow_mut().job(account, key).settle = Some((used, Some(answer.clone())));
-    if let Heard::Answer(200, again) =
-        world.send("POST", &target, OPERATOR, &json!({"used": 0, "reason": "again"})).await
+    if let Heard::Answer(200, again) = world
+        .send(
+            "POST",
+            &target,
+            OPERATOR,
+            &json!({"used": 0, "reason": "again"}),
+        )
+        .await
         && again.get("charged") != answer.get("charged")
     {
         let what = format!("{job_id} settled as {answer}, then as {again}");
@@ -131,7 +157,9 @@ pub async fn visitor(world: Rc<World>, account: String, code: String, number: u6
     ];
     let machine = number.is_multiple_of(5);
     let agent = if machine { agents[1] } else { agents[0] };
-    let heard = world.send_request(click(&code, &format!("{agent} v{number}"))).await;
+    let heard = world
+        .send_request(click(&code, &format!("{agent} v{number}")))
+        .await;
     let mut books = world.books.borrow_mut();
     let book = books.links.entry((account, code)).or_default();
     match (heard.status(), machine) {
@@ -155,19 +183,34 @@ pub async fn counter(world: Rc<World>, account: String, key: String, units: i64)
     let target = format!("/v1/usage?account={account}");
     let body = json!({"key": key, "feature": "clicks", "units": units});
     let id = (account, key);
-    let book = super::books::UsageBook { units, heard: false };
-    world.books.borrow_mut().usage.insert(id.clone(), book.clone());
+    let book = super::books::UsageBook {
+        units,
+        heard: false,
+    };
+    world
+        .books
+        .borrow_mut()
+        .usage
+        .insert(id.clone(), book.clone());
     let heard = persist(&world, "POST", &target, &body).await;
     world.stats().count(&format!("usage_{}", told(&heard)));
     if matches!(heard.status(), 200 | 201) {
-        let book = super::books::UsageBook { heard: true, ..book };
+        let book = super::books::UsageBook {
+            heard: true,
+            ..book
+        };
         world.books.borrow_mut().usage.insert(id, book);
     }
 }
 
 /// The provider changes a customer's plan and tells of it, more than once, late, or never.
 pub async fn plan_change(world: Rc<World>, account: String, plan: &'static str, number: u64) {
-    let Some(customer) = world.books.borrow().accounts.get(&account).map(|b| b.customer_id.clone())
+    let Some(customer) = world
+        .books
+        .borrow()
+        .accounts
+        .get(&account)
+        .map(|b| b.customer_id.clone())
     else {
         return;
     };
@@ -182,7 +225,9 @@ pub async fn plan_change(world: Rc<World>, account: String, plan: &'static str, 
         book.limit_max = book.limit_max.max(limit);
     }
     world.stats().count("plan_changed");
-    for (index, kind) in ["plan_changed", "agreement_created", "payment_succeeded"].iter().enumerate()
+    for (index, kind) in ["plan_changed", "agreement_created", "payment_succeeded"]
+        .iter()
+        .enumerate()
     {
         if world.chaos.strikes(250) {
             world.stats().count("event_never_sent");
@@ -199,22 +244,38 @@ pub async fn plan_change(world: Rc<World>, account: String, plan: &'static str, 
 
 /// Somebody else moves a meter behind our back.
 pub async fn meddler(world: Rc<World>, account: String, total: i64) {
-    let heard = persist(&world, "GET", &format!("/v1/accounts/{account}"), &Json::Null).await;
-    let Some(agreement) = heard.member("agreement_id").and_then(Json::as_str) else { return };
+    let heard = persist(
+        &world,
+        "GET",
+        &format!("/v1/accounts/{account}"),
+        &Json::Null,
+    )
+    .await;
+    let Some(agreement) = heard.member("agreement_id").and_then(Json::as_str) else {
+        return;
+    };
     let target = format!("/standin/meters/{agreement}/clicks");
     let heard = persist(&world, "PUT", &target, &json!({"total": total})).await;
-    world.stats().count(&format!("meter_moved_{}", heard.status()));
+    world
+        .stats()
+        .count(&format!("meter_moved_{}", heard.status()));
 }
 
 /// An operator runs one of the jobs of cron by hand, now and then while cron does too.
 pub async fn operator(world: Rc<World>, job: &'static str) {
-    let heard = world.send("POST", &format!("/v1/run/{job}"), OPERATOR, &json!({})).await;
-    world.stats().count(&format!("run_{job}_{}", heard.status()));
+    let heard = world
+        .send("POST", &format!("/v1/run/{job}"), OPERATOR, &json!({}))
+        .await;
+    world
+        .stats()
+        .count(&format!("run_{job}_{}", heard.status()));
 }
 
 /// An operator makes the provider fail.
 pub async fn fault(world: Rc<World>, operation: &'static str, mode: &'static str, times: i64) {
     let body = json!({"operation": operation, "mode": mode, "times": times});
     let heard = persist(&world, "PUT", "/standin/faults", &body).await;
-    world.stats().count(&format!("fault_{mode}_{}", heard.status()));
+    world
+        .stats()
+        .count(&format!("fault_{mode}_{}", heard.status()));
 }

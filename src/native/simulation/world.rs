@@ -83,7 +83,8 @@ impl World {
 
     /// Sends a request and waits for what is heard of it. For client tasks.
     pub async fn send(&self, method: &str, target: &str, token: &str, body: &Json) -> Heard {
-        self.send_request(request(method, target, token, body)).await
+        self.send_request(request(method, target, token, body))
+            .await
     }
 
     /// The same for a request that was made before.
@@ -94,7 +95,9 @@ impl World {
         self.server.borrow_mut().start(Box::pin(async move {
             let response = app::handle(world, asked).await;
             let body = serde_json::from_slice(&response.body).unwrap_or(Json::Null);
-            heard.borrow_mut().get_or_insert(Heard::Answer(response.status, body));
+            heard
+                .borrow_mut()
+                .get_or_insert(Heard::Answer(response.status, body));
         }));
         loop {
             if let Some(heard) = ear.borrow_mut().take() {
@@ -152,11 +155,19 @@ impl World {
     /// stays. Clients hear nothing and may ask again.
     pub fn kill(&self) {
         self.stats().count("killed");
-        self.stats().add("killed_tasks", u64::try_from(self.server.borrow().under_way()).unwrap_or(0));
+        self.stats().add(
+            "killed_tasks",
+            u64::try_from(self.server.borrow().under_way()).unwrap_or(0),
+        );
         self.server.borrow_mut().kill();
         while self.machine.background.take().is_some() {}
         self.machine.restart();
-        for ear in self.ears.borrow_mut().drain(..).filter_map(|ear| ear.upgrade()) {
+        for ear in self
+            .ears
+            .borrow_mut()
+            .drain(..)
+            .filter_map(|ear| ear.upgrade())
+        {
             ear.borrow_mut().get_or_insert(Heard::Nothing);
         }
     }
@@ -176,10 +187,34 @@ impl World {
                 if world.machine.objects.alarm(&name).await.is_err() {
                     world.stats().count("alarm_failed");
                     // The platform repeats an alarm that failed.
-                    world.machine.objects.repeat_alarm(&name, world.machine.clock.0.get());
+                    world
+                        .machine
+                        .objects
+                        .repeat_alarm(&name, world.machine.clock.0.get());
                 }
             }));
         }
+    }
+
+    /// One tick of cron; ticks may overlap.
+    pub fn start_cron(&self) {
+        let world = self.machine.world();
+        self.stats().count("cron_ticks");
+        self.start_inside(Box::pin(async move {
+            drop(crate::cron::tick(&world).await);
+        }));
+    }
+
+    /// The provider changes one customer's plan; one change of a customer at a time.
+    pub fn start_plan_change(self: &Rc<Self>, account: &str, plan: &'static str, number: u64) {
+        if !self.books.borrow_mut().changing.insert(account.to_owned()) {
+            return;
+        }
+        let (world, account) = (Rc::clone(self), account.to_owned());
+        self.start_client(Box::pin(async move {
+            super::clients::plan_change(Rc::clone(&world), account.clone(), plan, number).await;
+            world.books.borrow_mut().changing.remove(&account);
+        }));
     }
 
     /// Polls until nobody is at work any more; gives up after a bound that no run comes near.
