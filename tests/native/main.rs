@@ -24,5 +24,6 @@ mod openapi;
 mod outbox;
 mod plans;
 mod quick;
+mod simulation;
 mod tidy;
 mod usage;

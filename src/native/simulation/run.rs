@@ -46,7 +46,8 @@ pub fn run(seed: u64, size: Size) -> Result<Outcome, Fault> {
     world.chaos.calm.set(false);
     for moment in 0..size.moments {
         trouble(&world, size, moment);
-        for _ in 0..world.chaos.chance.borrow_mut().below(60) {
+        let steps = world.chaos.chance.borrow_mut().below(60);
+        for _ in 0..steps {
             world.step();
         }
         if moment % 8 == 0 {

@@ -201,7 +201,7 @@ impl World {
         let world = self.machine.world();
         self.stats().count("cron_ticks");
         self.start_inside(Box::pin(async move {
-            drop(crate::cron::tick(&world).await);
+            crate::cron::tick(&world).await;
         }));
     }
 
