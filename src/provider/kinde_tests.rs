@@ -309,6 +309,25 @@ fn what_is_not_configured_is_named() {
 }
 
 #[test]
+fn the_signing_keys_are_read_where_the_settings_say_and_without_a_token() {
+    let (machine, script) = (machine(), Rc::new(Script::default()));
+    let kinde = client(&machine, &script);
+    let key = json!({"kty": "RSA", "use": "sig", "kid": "4c:fa", "n": "abc", "e": "AQAB"});
+    script.add(200, &json!({"keys": [key]}));
+    let keys = block_on(kinde.signing_keys()).expect("keys");
+    assert_eq!(keys.first().map(|key| key.kid.as_str()), Some("4c:fa"));
+    let asked = script.asked.borrow();
+    let asked = asked.first().expect("one request");
+    assert_eq!(asked.url, "https://x.kinde.com/.well-known/jwks");
+    assert!(
+        asked
+            .headers
+            .iter()
+            .all(|(name, _)| name != "authorization")
+    );
+}
+
+#[test]
 fn subscribed_on_costs_a_call_only_where_an_anchor_may_depend_on_it() {
     let agreement = |start: Value| {
         json!({"has_more": false, "agreements": [

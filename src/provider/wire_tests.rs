@@ -1,6 +1,8 @@
 //! Every form of an answer that kinde's documentation, its specification or a live account shows,
 //! and what must not be taken for one.
 
+use proptest::prelude::*;
+
 use super::*;
 
 const LIST: List<'_> = List {
@@ -336,5 +338,58 @@ fn a_429_waits_as_long_as_the_longer_header_says() {
             Err(ProviderFault::RateLimited { wait_ms }),
             "{headers:?}"
         );
+    }
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[0-9.eE+-]{0,12}".prop_map(Value::from),
+        "\\PC{0,8}".prop_map(Value::from),
+    ];
+    let name = prop_oneof![
+        Just("entitlements"),
+        Just("has_more"),
+        Just("meter_usage"),
+        Just("meter_value"),
+        Just("meter_usage_timestamp"),
+        Just("errors"),
+        Just("code"),
+        Just("keys"),
+        Just("feature_code"),
+        Just("entitlement_limit_max"),
+    ];
+    leaf.prop_recursive(4, 32, 6, move |inner| {
+        let members = prop::collection::btree_map(name.clone(), inner.clone(), 0..6);
+        prop_oneof![
+            prop::collection::vec(inner, 0..6).prop_map(Value::from),
+            members.prop_map(|members| json!(members)),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_answered_reads_or_is_refused(json in any_json(), status in 100_u16..600) {
+        let body = json.to_string();
+        for body in [body.as_str(), body.get(..body.len() / 2).unwrap_or("")] {
+            if let Ok(json) = accepted(&answer(status, &[("ratelimit-reset", body)], body)) {
+                prop_assert_eq!(status, 200);
+                let _ = (token(&json), plans(&json), written(&json), signing_keys(&json));
+                let _ = (page(&json, &LIST, entitlement), page(&json, &LIST, agreement));
+                let _ = meter(&json);
+            }
+        }
+    }
+
+    #[test]
+    fn a_total_reads_back_as_it_was_written(total in -SAFE_MAX..=SAFE_MAX) {
+        let expected = Ok(Delta::new(total).expect("safe"));
+        for value in [json!(total), json!(total.to_string()), json!(format!("{total}.0"))] {
+            prop_assert_eq!(meter(&json!({"meter_usage": {"meter_value": value}})), expected.clone());
+        }
     }
 }
