@@ -304,24 +304,6 @@ pub fn booking_id(
     )
 }
 
-/// The id of one side of a carry: account, feature, the cycle that is closed, the cycle in which
-/// this entry stands, and what the carry settles, so that it is done once.
-pub fn carry_id(
-    account_id: &AccountId,
-    feature: &FeatureName,
-    (closed, stands_in): (&CycleName, &CycleName),
-    settles: &str,
-) -> EntryId {
-    let parts = [
-        account_id.as_str(),
-        feature.as_str(),
-        closed.as_str(),
-        stands_in.as_str(),
-        settles,
-    ];
-    made_of("car_", &parts)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
