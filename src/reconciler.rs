@@ -429,7 +429,6 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let evidence = Evidence {
-            evidence_id: self.world.mint("evd_")?,
             pair: sum.pair.clone(),
             agreement_id: Some(agreement.agreement_id.to_string()),
             facts: said.facts,

@@ -41,9 +41,9 @@ create table meter (
   primary key (account_id, feature, cycle, number)
 ) strict, without rowid;
 
--- What one comparison found; never changed.
+-- What one comparison found; never changed. Numbers grow in the order in which rows were added.
 create table evidence (
-  evidence_id text primary key,
+  number integer primary key,
   account_id text not null,
   feature text not null,
   cycle text not null,
@@ -58,8 +58,8 @@ create table evidence (
   repaired_to integer,
   read_back integer,
   at_ms integer not null
-) strict, without rowid;
-create index evidence_by_pair on evidence (account_id, feature, cycle, evidence_id);
+) strict;
+create index evidence_by_pair on evidence (account_id, feature, cycle, number);
 
 -- One row: the number of the last reporter run, written here before it is written to DB, and the
 -- moment before which nothing is sent.

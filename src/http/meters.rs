@@ -41,11 +41,17 @@ pub async fn list_evidence(call: Call) -> Answer {
         feature: id_param(&call.request, "feature", FeatureName::new)?,
         cycle: id_param(&call.request, "cycle", CycleName::new)?,
     };
+    let wrong = || Problem::field("after", "It must be `next` of a page.");
+    let before: Option<i64> = page
+        .after
+        .as_deref()
+        .map(|text| text.parse().map_err(|_| wrong()))
+        .transpose()?;
     let ledger = &*call.world.ledger;
-    let rows = evidence::list(ledger, &filter, page.after.as_deref(), page.rows()).await?;
+    let rows = evidence::list(ledger, &filter, before, page.rows()).await?;
     let items = rows
         .iter()
-        .map(|row| Ok((row.text("evidence_id")?.to_owned(), evidence::view(row)?)))
+        .map(|row| Ok((row.int("number")?.to_string(), evidence::view(row)?)))
         .collect::<Result<Vec<_>, Fault>>()?;
     Ok(page.answer(items, |(id, _)| id.clone(), |(_, view)| view.clone()))
 }

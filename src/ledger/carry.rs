@@ -89,7 +89,7 @@ pub async fn look_at_closed(
         return Ok(Some(verdict));
     }
     let now = world.now();
-    let mut statements = vec![evidence(world, sum, &known, verdict)?.add()];
+    let mut statements = vec![evidence(world, sum, &known, verdict).add()];
     let review = item(sum, &known, drift, now);
     statements.push(replace_older(&sum.pair, review.as_ref(), now));
     statements.extend(review.as_ref().map(Review::open));
@@ -108,9 +108,8 @@ pub async fn look_at_closed(
     Ok(Some(verdict))
 }
 
-fn evidence(world: &World, sum: &Sum, known: &Known, verdict: Verdict) -> Result<Evidence, Fault> {
-    Ok(Evidence {
-        evidence_id: world.mint("evd_")?,
+fn evidence(world: &World, sum: &Sum, known: &Known, verdict: Verdict) -> Evidence {
+    Evidence {
         pair: sum.pair.clone(),
         agreement_id: known.agreement_id.clone(),
         facts: Facts {
@@ -130,7 +129,7 @@ fn evidence(world: &World, sum: &Sum, known: &Known, verdict: Verdict) -> Result
         repaired_to: None,
         read_back: None,
         at: world.now(),
-    })
+    }
 }
 
 fn item(sum: &Sum, known: &Known, drift: ClosedDrift, now: Millis) -> Option<Review> {

@@ -17,8 +17,6 @@ use crate::units::{AccountId, CycleName, Delta, FeatureName, Millis, Units};
 /// One comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// Minted (`evd_`), so that rows sort by time.
-    pub evidence_id: String,
     /// Of what.
     pub pair: Pair,
     /// The current meter's agreement, where there is one.
@@ -39,8 +37,8 @@ pub struct Evidence {
     pub at: Millis,
 }
 
-const LATEST: &str = "(select * from evidence where account_id = ?2 and feature = ?3 \
-    and cycle = ?4 order by evidence_id desc limit 1)";
+const LATEST: &str = "(select * from evidence where account_id = ?1 and feature = ?2 \
+    and cycle = ?3 order by number desc limit 1)";
 
 impl Evidence {
     /// Adds the row, if it says something new.
@@ -48,19 +46,18 @@ impl Evidence {
         let always = self.verdict.is_drift() && !self.facts.closed;
         let provider = self.facts.provider;
         let sql = format!(
-            "insert into evidence (evidence_id, account_id, feature, cycle, agreement_id, \
+            "insert into evidence (account_id, feature, cycle, agreement_id, \
              ledger, counters, base, sent, provider, verdict, cause, repaired_to, read_back, \
              at_ms) \
-             select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 \
-             where ?16 = 1 or not exists (select 1 from {LATEST} l \
-             where (l.verdict = ?11 and l.ledger = ?6 and l.counters = ?7 and l.base = ?8 \
-                 and l.sent is ?9 and l.provider is ?10 and l.agreement_id is ?5) \
-             or (?11 = 'match' and l.read_back = ?10 and l.ledger = ?6 and l.base = ?8))"
+             select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14 \
+             where ?15 = 1 or not exists (select 1 from {LATEST} l \
+             where (l.verdict = ?10 and l.ledger = ?5 and l.counters = ?6 and l.base = ?7 \
+                 and l.sent is ?8 and l.provider is ?9 and l.agreement_id is ?4) \
+             or (?10 = 'match' and l.read_back = ?9 and l.ledger = ?5 and l.base = ?7))"
         );
         Statement::new(
             sql,
             params![
-                self.evidence_id.as_str(),
                 self.pair.account_id.as_str(),
                 self.pair.feature.as_str(),
                 self.pair.cycle.as_str(),
@@ -92,17 +89,17 @@ pub struct Filter {
     pub cycle: Option<CycleName>,
 }
 
-/// Newest first, from before the row `before`.
+/// Newest first, from before the row of the number `before`.
 pub async fn list(
     ledger: &dyn Db,
     filter: &Filter,
-    before: Option<&str>,
+    before: Option<i64>,
     rows: i64,
 ) -> Result<Vec<Row>, Fault> {
     let sql = "select * from evidence where (?1 is null or account_id = ?1) \
         and (?2 is null or feature = ?2) and (?3 is null or cycle = ?3) \
-        and (?4 is null or evidence_id < ?4) \
-        order by evidence_id desc limit cast(?5 as integer)";
+        and (?4 is null or number < ?4) \
+        order by number desc limit cast(?5 as integer)";
     let params = params![
         filter.account.as_ref().map(AccountId::as_str),
         filter.feature.as_ref().map(FeatureName::as_str),
@@ -116,7 +113,7 @@ pub async fn list(
 /// A row as it is answered.
 pub fn view(row: &Row) -> Result<Json, Fault> {
     Ok(json!({
-        "id": row.text("evidence_id")?,
+        "number": row.int("number")?,
         "account": row.text("account_id")?,
         "feature": row.text("feature")?,
         "cycle": row.text("cycle")?,

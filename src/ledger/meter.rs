@@ -363,7 +363,6 @@ impl Lease<'_> {
     /// The base with its evidence, before the first write.
     async fn fix_base(&self, mut fixing: Vec<Statement>, found: Found) -> Result<(), Fault> {
         let evidence = Evidence {
-            evidence_id: self.world.mint("evd_")?,
             pair: self.subject.pair.clone(),
             agreement_id: Some(self.claim.agreement_id.clone()),
             facts: found.facts,

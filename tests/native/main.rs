@@ -25,5 +25,6 @@ mod outbox;
 mod plans;
 mod quick;
 mod simulation;
+mod reconciler;
 mod tidy;
 mod usage;

@@ -1,0 +1,559 @@
+//! The reconciler against the stand-in: each verdict, its cause, the repair, the evidence.
+//!
+//! Goal: a difference is found, explained, repaired and proven, and nothing is concluded from an
+//! incomplete ledger or a meter of another period.
+//! Method: the routes of the contract on a whole native machine.
+
+use counterfoil::native::machine::Machine;
+use serde_json::{Value, json};
+
+use crate::meters::{Bench, MINUTE, OPERATOR, account, items, meter_of, run_sql};
+
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+fn reported(units: i64, settings: &[(&str, &str)]) -> Bench {
+    let bench = Bench::new(settings);
+    bench.use_clicks("one", units);
+    bench.run("reporter");
+    bench.run("reconciler");
+    bench
+}
+
+#[test]
+fn a_meter_moved_behind_our_back_is_found_explained_repaired_and_read_back() {
+    let bench = reported(1000, &[]);
+    let rows = bench.evidence().len();
+    for (moved_to, verdict) in [(574, "under_billed"), (1426, "over_billed")] {
+        for _ in 0..2 {
+            let before = bench.evidence().len();
+            bench.move_meter(moved_to);
+            let found = bench.run("reconciler");
+            assert_eq!(
+                (&found["drifted"], &found["repaired"]),
+                (&json!(1), &json!(1))
+            );
+            assert_eq!(bench.meter(), 1000);
+            let evidence = bench.evidence();
+            assert_eq!(evidence.len(), before + 1, "each drift has its row");
+            let row = &evidence[0];
+            assert_eq!(row["verdict"], verdict);
+            assert_eq!(row["cause"], "meter_moved_by_other");
+            assert_eq!(
+                (&row["ledger"], &row["provider"]),
+                (&json!(1000), &json!(moved_to))
+            );
+            assert_eq!(
+                (&row["repaired_to"], &row["read_back"]),
+                (&json!(1000), &json!(1000))
+            );
+            let again = bench.run("reconciler");
+            assert_eq!(
+                (&again["matched"], &again["drifted"]),
+                (&json!(2), &json!(0))
+            );
+            assert_eq!(
+                bench.evidence().len(),
+                before + 1,
+                "a match at the read-back adds none"
+            );
+        }
+    }
+    assert_eq!(bench.evidence().len(), rows + 4);
+}
+
+#[test]
+fn a_dry_run_says_the_same_and_writes_nothing() {
+    let bench = reported(1000, &[]);
+    bench.move_meter(574);
+    let before = bench.evidence();
+    let dry = bench.ok("POST", "/v1/run/reconciler", &json!({"dry_run": true}));
+    assert_eq!((&dry["drifted"], &dry["repaired"]), (&json!(1), &json!(0)));
+    assert_eq!((bench.meter(), bench.evidence()), (574, before));
+    assert!(bench.reviews().is_empty());
+    let real = bench.ok("POST", "/v1/run/reconciler", &json!({"account": "a"}));
+    assert_eq!(real["repaired"], 1);
+}
+
+#[test]
+fn what_was_never_reported_is_no_drift_but_is_repaired() {
+    let bench = Bench::new(&[]);
+    bench.use_clicks("one", 9);
+    let found = bench.run("reconciler");
+    assert_eq!(
+        (&found["drifted"], &found["repaired"]),
+        (&json!(0), &json!(1)),
+        "{found}"
+    );
+    let row = &bench.evidence()[0];
+    assert_eq!(
+        (&row["verdict"], &row["cause"]),
+        (&json!("under_billed"), &json!("not_yet_reported"))
+    );
+    assert_eq!(bench.meter(), 9);
+    bench.use_clicks("two", 1);
+    bench.run("reconciler");
+    assert_eq!(bench.evidence()[0]["cause"], "changed_after_report");
+    bench.use_clicks("three", 1);
+    bench.fault("meter_write", "error", 1);
+    bench.run("reporter");
+    bench.machine.advance(2 * MINUTE);
+    bench.run("reconciler");
+    assert_eq!(bench.evidence()[0]["cause"], "last_report_failed");
+    assert_eq!(bench.meter(), 11);
+}
+
+#[test]
+fn every_fault_while_repairing_leaves_a_mark_and_the_next_run_repairs() {
+    for operation in ["meter_write", "meter_read"] {
+        for mode in ["error", "timeout", "429", "garbage", "lost_answer", "late"] {
+            let bench = reported(1000, &[]);
+            bench.move_meter(574);
+            bench.fault(operation, mode, 1);
+            bench.run("reconciler");
+            for _ in 0..3 {
+                bench.machine.advance(2 * MINUTE);
+                bench.run("reconciler");
+            }
+            bench.machine.advance(2 * MINUTE);
+            assert_eq!(bench.meter(), 1000, "{operation} {mode}");
+            bench.run("reporter");
+            assert!(!bench.marked(), "{operation} {mode}");
+            assert_eq!(bench.run("reconciler")["matched"], 2, "{operation} {mode}");
+        }
+    }
+}
+
+#[test]
+fn a_meter_that_cannot_be_read_is_unreadable_never_a_guess() {
+    let bench = reported(10, &[]);
+    bench.move_meter(3);
+    bench.fault("meter_read", "error", 2);
+    let found = bench.run("reconciler");
+    assert_eq!(
+        (&found["unreadable"], &found["repaired"]),
+        (&json!(2), &json!(0))
+    );
+    assert_eq!(bench.meter(), 3);
+    assert_eq!(bench.evidence()[0]["verdict"], "unreadable");
+    assert_eq!(bench.evidence()[0]["provider"], Value::Null);
+}
+
+#[test]
+fn a_counter_that_lost_its_way_is_made_the_sum_of_its_entries_again() {
+    let bench = reported(10, &[]);
+    run_sql(&bench.machine, "update counter set total = 4000");
+    let found = bench.run("reconciler");
+    assert_eq!(found["matched"], 2, "{found}");
+    assert_eq!(bench.evidence()[0]["counters"], 4000);
+    assert_eq!(bench.meters()[0]["ledger"], 10);
+    bench.run("reporter");
+    assert_eq!((bench.meter(), bench.marked()), (10, false));
+    run_sql(&bench.machine, "delete from counter");
+    bench.run("reconciler");
+    bench.run("reporter");
+    assert_eq!((bench.meter(), bench.marked()), (10, false));
+}
+
+#[test]
+fn where_entries_were_exported_and_dropped_no_counter_is_repaired_downward() {
+    let bench = reported(1000, &[]);
+    let drop = "delete from entry; ";
+    run_sql(&bench.machine, drop);
+    run_sql(&bench.machine, "update counter set archived = 1000");
+    let found = bench.run("reconciler");
+    assert_eq!(
+        (&found["repaired"], &found["drifted"]),
+        (&json!(0), &json!(0)),
+        "{found}"
+    );
+    assert_eq!(
+        (bench.meter(), &bench.meters()[0]["ledger"]),
+        (1000, &json!(1000))
+    );
+}
+
+#[test]
+fn an_account_with_an_agreement_and_no_entry_is_looked_at_too() {
+    let bench = Bench::new(&[]);
+    bench.move_meter(12);
+    let found = bench.run("reconciler");
+    assert_eq!(
+        (&found["checked"], &found["drifted"]),
+        (&json!(2), &json!(1)),
+        "{found}"
+    );
+    assert_eq!(
+        bench.meter(),
+        12,
+        "a total that we did not write waits for a person"
+    );
+    assert_eq!(bench.reviews()[0]["kind"], "foreign_total");
+    bench.run("reconciler");
+    assert_eq!(bench.reviews().len(), 1);
+}
+
+#[test]
+fn a_confirmed_write_that_the_provider_did_not_keep_is_sent_again() {
+    let bench = Bench::new(&[]);
+    bench.use_clicks("one", 50);
+    bench.run("reporter");
+    // Accepted with 200, and yet nothing is there.
+    bench.move_meter(0);
+    assert!(!bench.marked());
+    bench.run("reconciler");
+    assert_eq!(bench.meter(), 50);
+}
+
+/// The account `a` from 20 October, 15:29, in a period of the provider that is the same.
+fn anchored(settings: &[(&str, &str)]) -> Bench {
+    let machine = Machine::new(settings).expect("it starts");
+    let period = json!({"period_start": "2026-10-20T15:29:00Z",
+        "period_end": "2026-11-20T15:29:00Z"});
+    let (status, put) = machine.call("PUT", "/standin/customers/customer_a", OPERATOR, &period);
+    assert_eq!(status, 200, "{put}");
+    let agreement = account(&machine, "a");
+    Bench { machine, agreement }
+}
+
+/// Moves the machine's clock to that moment.
+fn at(bench: &Bench, text: &str) {
+    let to = counterfoil::moment::parse_millis(text).expect("a moment");
+    let now = bench.machine.clock.0.get();
+    assert!(to > now);
+    bench.machine.advance(to.since(now));
+}
+
+#[test]
+fn usage_counts_in_the_cycle_of_its_own_millisecond_and_no_total_lands_in_the_wrong_period() {
+    let bench = anchored(&[]);
+    at(&bench, "2026-11-19T12:00:00Z");
+    bench.use_clicks("first", 10);
+    bench.run("reporter");
+    assert_eq!(bench.meter(), 10);
+    at(&bench, "2026-11-20T15:28:59.999Z");
+    bench.use_clicks("last", 2);
+    bench.run("reporter");
+    assert_eq!(
+        bench.meter(),
+        10,
+        "half a minute before the turn nothing is sent"
+    );
+    at(&bench, "2026-11-20T15:29:00Z");
+    bench.use_clicks("next", 5);
+    bench.run("reporter");
+    let meters = bench.meters();
+    assert_eq!(
+        meters
+            .iter()
+            .map(|row| row["cycle"].clone())
+            .collect::<Vec<_>>(),
+        ["2026-10", "2026-11"]
+    );
+    assert_eq!(
+        (&meters[0]["ledger"], &meters[1]["ledger"]),
+        (&json!(12), &json!(5))
+    );
+    at(&bench, "2026-11-21T12:00:00Z");
+    bench.run("reporter");
+    assert_eq!(
+        bench.meter(),
+        5,
+        "the new period holds the new cycle's total alone"
+    );
+    assert!(!bench.marked());
+}
+
+#[test]
+fn the_tail_of_a_closed_cycle_is_carried_once() {
+    let bench = anchored(&[]);
+    at(&bench, "2026-11-19T12:00:00Z");
+    bench.use_clicks("first", 10);
+    bench.run("reporter");
+    at(&bench, "2026-11-20T15:28:50Z");
+    bench.use_clicks("last", 2);
+    bench.run("reporter");
+    at(&bench, "2026-11-20T15:40:00Z");
+    bench.use_clicks("next", 5);
+    bench.run("reporter");
+    let found = bench.run("reconciler");
+    assert_eq!(found["drifted"], 1, "{found}");
+    let reviews = bench.reviews();
+    assert_eq!((reviews.len(), &reviews[0]["kind"]), (1, &json!("tail")));
+    assert_eq!(reviews[0]["numbers"]["difference"], 2);
+    let closed = |row: &&Value| row["cycle"] == "2026-10";
+    let evidence = bench.evidence();
+    assert_eq!(
+        evidence.iter().find(closed).unwrap()["verdict"],
+        "closed_cycle_drift"
+    );
+    assert_eq!(
+        bench.run("reconciler")["drifted"],
+        0,
+        "it is looked at once"
+    );
+    let target = format!("/v1/review/{}/carry", reviews[0]["id"].as_str().unwrap());
+    let carried = bench.ok("POST", &target, &json!({}));
+    assert_eq!(carried["state"], "carried");
+    assert_eq!(bench.ok("POST", &target, &json!({}))["state"], "carried");
+    bench.run("reporter");
+    assert_eq!(bench.meter(), 7);
+    let totals: Vec<_> = bench
+        .meters()
+        .iter()
+        .map(|row| row["ledger"].clone())
+        .collect();
+    assert_eq!(totals, [10, 7]);
+    let found = bench.run("reconciler");
+    assert_eq!(
+        (&found["drifted"], &found["checked"]),
+        (&json!(0), &json!(3)),
+        "{found}"
+    );
+    assert!(bench.reviews().is_empty());
+    let close = target.replace("carry", "close");
+    assert_eq!(bench.call("POST", &close, &json!({"reason": "x"})).0, 409);
+}
+
+#[test]
+fn with_carry_tail_auto_nobody_has_to_carry_it() {
+    let bench = anchored(&[("CARRY_TAIL", "auto")]);
+    at(&bench, "2026-11-20T15:28:50Z");
+    bench.use_clicks("last", 2);
+    bench.run("reporter");
+    at(&bench, "2026-11-20T15:40:00Z");
+    bench.run("reconciler");
+    assert!(bench.reviews().is_empty());
+    bench.run("reporter");
+    assert_eq!(bench.meter(), 2);
+    bench.run("reconciler");
+    bench.run("reporter");
+    assert_eq!((bench.meter(), bench.reviews().len()), (2, 0));
+}
+
+#[test]
+fn what_a_person_left_as_it_is_stays_so_when_more_is_found() {
+    let bench = anchored(&[]);
+    at(&bench, "2026-11-20T15:28:50Z");
+    bench.use_clicks("last", 2);
+    at(&bench, "2026-11-20T15:40:00Z");
+    bench.run("reconciler");
+    let id = bench.reviews()[0]["id"].as_str().unwrap().to_owned();
+    bench.ok(
+        "POST",
+        &format!("/v1/review/{id}/close"),
+        &json!({"reason": "written off"}),
+    );
+    // A correction of the closed cycle arrives.
+    let entries = items(&bench.ok("GET", "/v1/entries?account=a", &Value::Null));
+    let entry = entries[0]["id"].as_str().unwrap();
+    let target = format!("/v1/entries/{entry}/correction?account=a");
+    bench.ok("POST", &target, &json!({"reason": "wrong", "units": 1}));
+    bench.run("reconciler");
+    let reviews = bench.reviews();
+    assert_eq!(reviews[0]["numbers"]["difference"], -1);
+    let target = format!("/v1/review/{}/carry", reviews[0]["id"].as_str().unwrap());
+    bench.use_clicks("next", 5);
+    bench.ok("POST", &target, &json!({}));
+    bench.run("reporter");
+    assert_eq!(bench.meter(), 4);
+}
+
+#[test]
+fn a_closed_cycle_with_a_write_in_doubt_is_not_carried() {
+    let bench = anchored(&[]);
+    at(&bench, "2026-11-20T15:20:00Z");
+    bench.use_clicks("one", 10);
+    bench.run("reporter");
+    bench.use_clicks("two", 3);
+    bench.fault("meter_write", "lost_answer", 1);
+    bench.run("reporter");
+    at(&bench, "2026-11-20T15:40:00Z");
+    bench.run("reconciler");
+    let reviews = bench.reviews();
+    assert_eq!(reviews[0]["kind"], "closed_cycle");
+    let target = format!("/v1/review/{}/carry", reviews[0]["id"].as_str().unwrap());
+    let (status, refused) = bench.call("POST", &target, &json!({}));
+    assert_eq!((status, &refused["code"]), (409, &json!("in_doubt")));
+}
+
+#[test]
+fn a_provider_that_turns_seconds_before_or_after_us_never_gets_the_wrong_total() {
+    for seconds in [-20_i64, 20] {
+        let machine = Machine::new(&[]).expect("it starts");
+        let turn = counterfoil::moment::parse_millis("2026-11-20T15:29:00Z").unwrap();
+        let theirs = counterfoil::moment::format(turn.after(seconds * 1000));
+        let start = "2026-10-20T15:29:00Z";
+        let period = json!({"period_start": start, "period_end": theirs});
+        let (status, put) = machine.call("PUT", "/standin/customers/customer_a", OPERATOR, &period);
+        assert_eq!(status, 200, "{put}");
+        let agreement = account(&machine, "a");
+        let bench = Bench { machine, agreement };
+        at(&bench, "2026-11-20T15:20:00Z");
+        bench.use_clicks("one", 1000);
+        bench.run("reporter");
+        assert_eq!(bench.meter(), 1000, "{seconds}");
+        at(&bench, "2026-11-20T15:27:00Z");
+        for step in 0..60 {
+            bench.machine.advance(5_000);
+            bench.use_clicks(&format!("k{step}"), 1);
+            bench.run("reporter");
+            let now = bench.machine.clock.0.get();
+            if now >= turn.after(seconds * 1000) {
+                assert!(
+                    bench.meter() < 100,
+                    "{seconds} {step}: the old total is in the new period"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_period_that_stays_different_for_an_hour_goes_to_review_and_closing_it_moves_the_end() {
+    let bench = anchored(&[]);
+    bench.use_clicks("one", 10);
+    bench.run("reporter");
+    let other = json!({"period_start": "2026-10-20T15:29:00Z",
+        "period_end": "2026-11-25T00:00:00Z"});
+    bench.ok("PUT", "/standin/customers/customer_a", &other);
+    bench.ok("POST", "/v1/account/sync?account=a", &json!({}));
+    bench.use_clicks("two", 1);
+    for _ in 0..7 {
+        bench.run("reporter");
+        assert_eq!(
+            bench.meter(),
+            10,
+            "a meter of another period is not written"
+        );
+        assert!(bench.reviews().is_empty());
+        bench.machine.advance(10 * MINUTE - 1);
+    }
+    bench.machine.advance(MINUTE);
+    bench.run("reporter");
+    let reviews = bench.reviews();
+    assert_eq!(
+        (reviews.len(), &reviews[0]["kind"]),
+        (1, &json!("period_mismatch"))
+    );
+    let target = format!("/v1/review/{}/close", reviews[0]["id"].as_str().unwrap());
+    bench.ok("POST", &target, &json!({"reason": "the provider is right"}));
+    let account = bench.ok("GET", "/v1/accounts/a", &Value::Null);
+    assert_eq!(account["cycle"]["name"], "2026-10");
+    assert_eq!(account["cycle"]["ends_at"], "2026-11-25T00:00:00.000Z");
+    bench.machine.advance(MINUTE);
+    bench.run("reporter");
+    assert_eq!(bench.meter(), 11);
+    at(&bench, "2026-11-25T00:00:01Z");
+    let account = bench.ok("GET", "/v1/accounts/a", &Value::Null);
+    assert_eq!(account["cycle"]["starts_at"], "2026-11-25T00:00:00.000Z");
+}
+
+#[test]
+fn a_ledger_that_was_put_back_writes_no_meter_until_everything_is_in_it_again() {
+    let bench = reported(10, &[]);
+    let before = bench.machine.ledger.snapshot().expect("a copy");
+    bench.use_clicks("two", 5);
+    bench.run("reporter");
+    assert_eq!(bench.meter(), 15);
+    bench
+        .machine
+        .ledger
+        .restore(&before)
+        .expect("it is put back");
+    bench.use_clicks("three", 1);
+    let summary = bench.run("reporter");
+    assert_eq!(
+        (&summary["restored"], &summary["tried"]),
+        (&json!(true), &json!(0))
+    );
+    assert_eq!(bench.meter(), 15, "the older total is not written");
+    let one = bench.ok("POST", "/v1/run/reconciler", &json!({"account": "a"}));
+    assert_eq!(
+        (&one["incomplete"], &one["repaired"]),
+        (&json!(2), &json!(0))
+    );
+    assert_eq!(
+        bench.run("reporter")["restored"],
+        true,
+        "one account is not all"
+    );
+    let found = bench.run("reconciler");
+    assert_eq!(found["incomplete"], 2);
+    assert_eq!(bench.run("reporter")["restored"], false);
+}
+
+#[test]
+fn a_run_whose_calls_are_used_up_goes_on_in_the_next() {
+    let machine = Machine::new(&[("CALLS_PER_RUN", "60")]).expect("it starts");
+    let mut agreements = Vec::new();
+    for number in 0..12 {
+        let id = format!("acc{number}");
+        agreements.push(account(&machine, &id));
+        let body = json!({"key": "one", "feature": "clicks", "units": number + 1});
+        let target = format!("/v1/usage?account={id}");
+        assert_eq!(machine.call("POST", &target, OPERATOR, &body).0, 201);
+    }
+    for job in ["reporter", "reconciler"] {
+        let (mut runs, mut checked) = (0, 0);
+        loop {
+            runs += 1;
+            assert!(runs < 40, "{job} never gets done");
+            let target = format!("/v1/run/{job}");
+            let (_, summary) = machine.call("POST", &target, OPERATOR, &json!({}));
+            checked += summary["checked"].as_i64().unwrap_or(0);
+            machine.advance(MINUTE);
+            if summary["done"] == true {
+                break;
+            }
+        }
+        assert!(runs > 1, "{job}");
+        if job == "reconciler" {
+            assert_eq!(checked, 24);
+        }
+    }
+    for (number, agreement) in agreements.iter().enumerate() {
+        assert_eq!(
+            meter_of(&machine, agreement),
+            i64::try_from(number + 1).unwrap()
+        );
+    }
+}
+
+#[test]
+fn nightly_work_begins_at_its_time_and_is_done_once_a_night() {
+    let bench = reported(10, &[]);
+    let tick = || {
+        let world = bench.machine.world();
+        counterfoil::native::executor::block_on(counterfoil::cron::tick(&world));
+    };
+    tick();
+    bench.move_meter(3);
+    tick();
+    assert_eq!(bench.meter(), 3, "no night has begun");
+    bench.machine.advance(DAY);
+    tick();
+    assert_eq!(bench.meter(), 10);
+    bench.move_meter(3);
+    bench.machine.advance(MINUTE);
+    tick();
+    assert_eq!(bench.meter(), 3, "once a night");
+}
+
+#[test]
+fn an_unknown_job_or_account_is_404_and_an_unknown_field_422() {
+    let bench = Bench::new(&[]);
+    assert_eq!(bench.call("POST", "/v1/run/nothing", &json!({})).0, 404);
+    let other = json!({"account": "nobody"});
+    assert_eq!(bench.call("POST", "/v1/run/reconciler", &other).0, 404);
+    assert_eq!(
+        bench.call("POST", "/v1/run/reconciler", &json!({"x": 1})).0,
+        422
+    );
+    assert_eq!(
+        bench
+            .call("POST", "/v1/run/reporter", &json!({"dry_run": true}))
+            .0,
+        422
+    );
+}
