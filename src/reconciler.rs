@@ -88,7 +88,7 @@ impl Summary {
             "incomplete": self.incomplete, "failed": self.failed, "done": self.done})
     }
 
-    fn add(&mut self, seen: &Seen) {
+    fn add(&mut self, seen: Seen) {
         self.checked += 1;
         match seen.verdict {
             Verdict::Match => self.matched += 1,
@@ -218,8 +218,11 @@ impl Place {
             .unwrap_or_default();
         Ok(Self {
             after: row.opt_text("after")?.unwrap_or_default().to_owned(),
-            restored: found["restored"].as_bool().unwrap_or(false),
-            behind: found["behind"].as_i64().unwrap_or(0),
+            restored: found
+                .get("restored")
+                .and_then(Json::as_bool)
+                .unwrap_or(false),
+            behind: found.get("behind").and_then(Json::as_i64).unwrap_or(0),
         })
     }
 
@@ -238,13 +241,13 @@ struct Run<'a> {
     pass: Pass,
     restored: bool,
     shards_behind: i64,
-    dry_run: bool,
+    is_dry: bool,
 }
 
 impl<'a> Run<'a> {
-    async fn begin(world: &'a Rc<World>, dry_run: bool) -> Result<Self, Fault> {
+    async fn begin(world: &'a Rc<World>, is_dry: bool) -> Result<Self, Fault> {
         let standing = runs::standing(world).await?;
-        let shards_behind = if dry_run {
+        let shards_behind = if is_dry {
             0
         } else {
             feeds::hand_to_shards(world).await?
@@ -254,7 +257,7 @@ impl<'a> Run<'a> {
             pass: Pass::new(standing.number),
             restored: standing.restored,
             shards_behind,
-            dry_run,
+            is_dry,
         })
     }
 
@@ -268,7 +271,7 @@ impl<'a> Run<'a> {
         if ids.is_empty() {
             return Ok(0);
         }
-        let behind = if self.dry_run {
+        let behind = if self.is_dry {
             BTreeSet::new()
         } else {
             feeds::hand_to_accounts(self.world, ids).await?
@@ -290,7 +293,7 @@ impl<'a> Run<'a> {
             })
             .collect();
         for seen in parallel::all(works, AT_ONCE).await.into_iter().flatten() {
-            summary.add(&seen);
+            summary.add(seen);
         }
         Ok(i64::try_from(behind.len()).unwrap_or(i64::MAX))
     }
@@ -344,7 +347,7 @@ impl<'a> Run<'a> {
         };
         let mut sum = sum.clone();
         let counters = sum.counters;
-        if is_complete && !self.dry_run && sum.counters != sum.ledger {
+        if is_complete && !self.is_dry && sum.counters != sum.ledger {
             self.rebuild(&sum.pair, now).await?;
             sum.version += 1;
             sum.counters = sum.ledger;
@@ -358,14 +361,14 @@ impl<'a> Run<'a> {
         }
         if cycle.ends_at <= now {
             let since = agreement.map(|agreement| agreement.first_seen);
-            let verdict = look_at_closed(self.world, &sum, since, &cycle, self.dry_run).await?;
+            let verdict = look_at_closed(self.world, &sum, since, &cycle, self.is_dry).await?;
             return Ok(verdict.map(|verdict| Seen::only(verdict, false)));
         }
         let feature = self.world.settings.feature(&sum.pair.feature);
         let (Some(agreement), Some(feature)) = (agreement, feature) else {
             return Ok(None);
         };
-        if !billed.account.anchor_fixed && !self.dry_run && sum.version > 0 {
+        if !billed.account.anchor_fixed && !self.is_dry && sum.version > 0 {
             store::fix_anchor(&*self.world.db, &billed.account.account_id, now).await?;
         }
         let subject = Subject {
@@ -425,7 +428,7 @@ impl<'a> Run<'a> {
         said: &Said,
         mut statements: Vec<Statement>,
     ) -> Result<(), Fault> {
-        if self.dry_run {
+        if self.is_dry {
             return Ok(());
         }
         let evidence = Evidence {
@@ -497,11 +500,11 @@ impl OpenPair<'_> {
     async fn look(&self, mut subject: Subject) -> Result<Seen, Fault> {
         let run = self.run;
         let mut turn = subject.turn(run.world.now());
-        if turn == Turn::Ended && !run.dry_run {
+        if turn == Turn::Ended && !run.is_dry {
             turn_guard::refresh(run.world, &run.pass, &mut subject).await?;
             turn = subject.turn(run.world.now());
         }
-        if turn == Turn::Differs && !run.dry_run {
+        if turn == Turn::Differs && !run.is_dry {
             turn_guard::differs(run.world, &run.pass, &mut subject).await?;
         }
         // A meter of another period than our cycle says nothing about it.
@@ -516,7 +519,7 @@ impl OpenPair<'_> {
             .meter
             .as_ref()
             .is_some_and(|m| m.review_id.is_some());
-        if said.verdict == Verdict::Match || run.dry_run || is_held {
+        if said.verdict == Verdict::Match || run.is_dry || is_held {
             return self.said(&subject, &said).await;
         }
         let written = write_guarded(run.world, &run.pass, &mut subject, How::Reconcile).await?;

@@ -214,26 +214,17 @@ impl Run<'_> {
     async fn end_page(&self, tried: &[Tried], summary: &mut Summary) -> Result<(), Fault> {
         for one in tried {
             summary.tried += 1;
-            let result = match &one.outcome {
-                Ok(written) => match written.outcome {
-                    Some(Outcome::Confirmed) => {
-                        summary.reported += 1;
-                        Outcome::Confirmed.name()
-                    }
-                    Some(outcome) => {
-                        summary.failed += 1;
-                        outcome.name()
-                    }
-                    None => {
-                        summary.held += 1;
-                        "held"
-                    }
-                },
-                Err(_) => {
-                    summary.failed += 1;
-                    "fault"
-                }
+            let outcome = one.outcome.as_ref().map(|written| written.outcome);
+            let result = match outcome {
+                Ok(Some(outcome)) => outcome.name(),
+                Ok(None) => "held",
+                Err(_) => "fault",
             };
+            match outcome {
+                Ok(Some(Outcome::Confirmed)) => summary.reported += 1,
+                Ok(None) => summary.held += 1,
+                Ok(Some(_)) | Err(_) => summary.failed += 1,
+            }
             let name = format!("counterfoil_reports_total{{result=\"{result}\"}}");
             self.pass.count(&name);
         }

@@ -153,7 +153,11 @@ pub async fn close(
 
 /// The difference of a closed cycle stays as it is, also when more is found later.
 fn leave(item: &Item) -> Statement {
-    let difference = item.numbers["difference"].as_i64().unwrap_or(0);
+    let difference = item
+        .numbers
+        .get("difference")
+        .and_then(Json::as_i64)
+        .unwrap_or(0);
     Statement::new(
         "update counter set left_as_is = left_as_is + ?4 \
          where account_id = ?1 and feature = ?2 and cycle = ?3",
@@ -167,7 +171,7 @@ fn leave(item: &Item) -> Statement {
 }
 
 /// Moves the end of the running cycle to that of the provider's period, by one more anchor in DB;
-/// gives what LEDGER_0 must learn of it. An end that was moved before is not moved again.
+/// gives what `LEDGER_0` must learn of it. An end that was moved before is not moved again.
 async fn move_end(
     world: &Rc<World>,
     item: &Item,

@@ -29,7 +29,7 @@ use crate::world::World;
 /// One run of the reporter or the reconciler.
 #[derive(Debug, Default)]
 pub struct Pass {
-    /// The number that LEDGER_0 must have reached for anything to be written.
+    /// The number that `LEDGER_0` must have reached for anything to be written.
     pub run: i64,
     /// Whether the provider asked us to wait: nothing more is sent in this run.
     pub told_to_wait: Cell<bool>,

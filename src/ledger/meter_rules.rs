@@ -332,7 +332,7 @@ pub enum CarryRefused {
     Nothing,
 }
 
-/// Whether LEDGER_0 was put back to an earlier state: a run writes its number there first.
+/// Whether `LEDGER_0` was put back to an earlier state: a run writes its number there first.
 pub const fn was_restored(in_ledger: i64, in_control: i64) -> bool {
     in_ledger < in_control
 }

@@ -1,4 +1,4 @@
-//! Meters in LEDGER_0: rows and the statements of the one writing function.
+//! Meters in `LEDGER_0`: rows and the statements of the one writing function.
 //!
 //! Whoever writes a meter holds its token; every statement after the claim names it, so that a
 //! sender whose lease has lapsed changes nothing. A token that was never given back is a write

@@ -1,6 +1,6 @@
-//! The numbers of the runs, by which a LEDGER_0 that was put back is recognised.
+//! The numbers of the runs, by which a `LEDGER_0` that was put back is recognised.
 //!
-//! Each reporter run writes its number first to LEDGER_0, then to DB. So LEDGER_0 is never behind,
+//! Each reporter run writes its number first to `LEDGER_0`, then to DB. So `LEDGER_0` is never behind,
 //! unless it was restored: then meters it does not remember may have been written, and entries may
 //! be missing. Nothing is written until every object has handed it what it lacks.
 
@@ -14,15 +14,15 @@ use crate::world::World;
 /// Where the runs stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The last run's number, as LEDGER_0 has it.
+    /// The last run's number, as `LEDGER_0` has it.
     pub number: i64,
-    /// Whether LEDGER_0 lies behind DB.
+    /// Whether `LEDGER_0` lies behind DB.
     pub restored: bool,
     /// Nothing is sent before then.
     pub not_before: Millis,
 }
 
-/// Reads both. DB first: a run that begins in between is then only ever ahead in LEDGER_0.
+/// Reads both. DB first: a run that begins in between is then only ever ahead in `LEDGER_0`.
 pub async fn standing(world: &World) -> Result<Standing, Fault> {
     let in_control = number(&*world.db).await?;
     let sql = "select number, not_before_ms from meter_run";
@@ -44,7 +44,7 @@ async fn number(db: &dyn Db) -> Result<i64, Fault> {
     rows.first().map_or(Ok(0), |row| row.int("number"))
 }
 
-/// Begins a reporter run: its number, in LEDGER_0 and then in DB.
+/// Begins a reporter run: its number, in `LEDGER_0` and then in DB.
 pub async fn begin(world: &World) -> Result<i64, Fault> {
     let sql = "update meter_run set number = number + 1 returning number";
     let rows = world.ledger.query(Statement::new(sql, vec![])).await?;
@@ -63,7 +63,7 @@ async fn write_number(db: &dyn Db, number: i64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// LEDGER_0 has everything again: its number catches up with DB's.
+/// `LEDGER_0` has everything again: its number catches up with DB's.
 pub async fn caught_up(world: &World) -> Result<(), Fault> {
     let in_control = number(&*world.db).await?;
     let sql = "update meter_run set number = max(number, ?1)";
