@@ -1,6 +1,6 @@
 //! What every driver of a port must do alike: for SQL rusqlite in the tests, an object's SQLite and
-//! D1 inside workerd; for RS256 native code and `WebCrypto`. One list; a driver that changes extends
-//! the list, not a test of its own.
+//! D1 inside workerd; for RS256 native code and `WebCrypto`. One list; a driver that changes
+//! extends the list, not a test of its own.
 //!
 //! The subject's database must not have a table `conformance`; each case makes and drops it.
 

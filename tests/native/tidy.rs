@@ -53,7 +53,9 @@ fn is_test_file(name: &str) -> bool {
 
 /// The text before the file's own test module.
 fn production(text: &str) -> &str {
-    text.split("#[cfg(test)]").next().unwrap_or(text)
+    let starts = ["#[cfg(test)]", "#[cfg(all(test"].map(|start| text.find(start));
+    let end = starts.into_iter().flatten().min();
+    end.map_or(text, |end| &text[..end])
 }
 
 fn report(broken: &[String]) {
