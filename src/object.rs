@@ -156,7 +156,8 @@ impl Object {
     pub fn owe_by(&self, name: &str, at: Millis) -> Result<(), Fault> {
         self.sql.query(
             "insert into due (name, at_ms) values (?1, ?2) \
-             on conflict (name) do update set at_ms = min(at_ms, excluded.at_ms)",
+             on conflict (name) do update set at_ms = excluded.at_ms \
+             where excluded.at_ms < due.at_ms",
             &params![name, at],
         )?;
         Ok(())

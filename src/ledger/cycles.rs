@@ -5,7 +5,7 @@
 //! minutes ahead, so every isolate knows of it in time.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::accounts::store;
 use crate::cycle::{Anchor, Cycle, cycle_at};
@@ -15,6 +15,8 @@ use crate::world::World;
 
 /// For how long anchors are believed without asking again.
 const KNOWN_FOR_MS: i64 = 300_000;
+/// Cycles of one account that an isolate remembers.
+const CYCLES_MAX: usize = 4;
 /// Accounts that one isolate remembers.
 const ACCOUNTS_MAX: usize = 5_000;
 
@@ -22,8 +24,8 @@ const ACCOUNTS_MAX: usize = 5_000;
 struct Known {
     anchors: Vec<Anchor>,
     read_at: Millis,
-    /// The cycle whose row was stored last.
-    stored: Option<CycleName>,
+    /// The cycles whose rows were stored; a fact lies in the running or the next one.
+    stored: BTreeSet<CycleName>,
 }
 
 /// Fixed anchors of the accounts that were met last.
@@ -58,11 +60,11 @@ pub async fn cycle_for(world: &World, account_id: &AccountId, at: Millis) -> Res
         && now.since(known.read_at) < KNOWN_FOR_MS
     {
         let cycle = cycle_at(&known.anchors, at);
-        if known.stored.as_ref() == Some(&cycle.name) {
+        if known.stored.contains(&cycle.name) {
             return Ok(cycle);
         }
     }
-    match fix_and_store(world, account_id, at, now).await {
+    match fix_and_store(world, account_id, at, before.as_ref()).await {
         Ok(cycle) => Ok(cycle),
         Err(fault) => match before {
             Some(known) => Ok(cycle_at(&known.anchors, at)),
@@ -75,15 +77,22 @@ async fn fix_and_store(
     world: &World,
     account_id: &AccountId,
     at: Millis,
-    now: Millis,
+    before: Option<&Known>,
 ) -> Result<Cycle, Fault> {
+    let now = world.now();
     let anchors = store::fix_anchor(&*world.db, account_id, now).await?;
     let cycle = cycle_at(&anchors, at);
     world.db.query(store::cycle_row(account_id, &cycle)).await?;
+    let same = before.filter(|known| known.anchors == anchors);
+    let mut stored = same.map_or_else(BTreeSet::new, |known| known.stored.clone());
+    if stored.len() >= CYCLES_MAX {
+        stored.clear();
+    }
+    stored.insert(cycle.name.clone());
     let known = Known {
         anchors,
         read_at: now,
-        stored: Some(cycle.name.clone()),
+        stored,
     };
     world.isolate.cycles.keep(account_id, known);
     Ok(cycle)

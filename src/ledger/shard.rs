@@ -13,8 +13,8 @@ use serde_json::json;
 use super::entry::{Entry, EntryWire};
 use super::feed::{self, Feed};
 use super::rules::is_double_click;
-use super::wire::{ClickWire, Recorded, ShardAsk, Visitor};
-use crate::fault::Fault;
+use super::wire::{ClickWire, Recorded, ShardAsk, VERSION, Visitor};
+use crate::fault::{Fault, FaultKind};
 use crate::object::Object;
 use crate::params;
 use crate::ports::{ObjectName, transact};
@@ -91,6 +91,13 @@ impl ShardObject {
     async fn answer(&self, message: &str) -> Result<String, Fault> {
         let ask: ShardAsk = serde_json::from_str(message)
             .map_err(|e| Fault::unreadable("read a message to a shard", e))?;
+        if ask.version() > VERSION {
+            return Err(Fault {
+                kind: FaultKind::NewerSchema,
+                doing: "read a message to a shard".to_owned(),
+                cause: format!("its version is {}", ask.version()),
+            });
+        }
         match ask {
             ShardAsk::Record {
                 shard,

@@ -45,6 +45,15 @@ pub enum ShardAsk {
     },
 }
 
+impl ShardAsk {
+    /// The version that the sender speaks.
+    pub const fn version(&self) -> u8 {
+        match self {
+            Self::Record { v, .. } | Self::TakeFeed { v, .. } | Self::Clock { v, .. } => *v,
+        }
+    }
+}
+
 /// A click on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClickWire {

@@ -24,7 +24,7 @@ mod openapi;
 mod outbox;
 mod plans;
 mod quick;
-mod simulation;
 mod reconciler;
+mod simulation;
 mod tidy;
 mod usage;

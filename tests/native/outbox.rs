@@ -36,7 +36,6 @@ fn account() -> Account {
     let object = Object {
         sql: Rc::new(Sqlite::memory().unwrap()),
         alarm: Rc::new(NoAlarm),
-        armed: Rc::default(),
         world: machine.world(),
         armed: Rc::default(),
     };
