@@ -53,6 +53,14 @@ impl Client {
         })
     }
 
+    /// The same Counterfoil with another token.
+    pub fn with_token(&self, token: &str) -> Self {
+        Self {
+            token: token.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// Sends a request and gives whatever was answered.
     pub async fn ask(
         &self,

@@ -300,17 +300,19 @@ fn progress(clicks: u64) -> ProgressBar {
     }
 }
 
-fn rate(clicks: u64, took: Duration) -> u128 {
+/// How many a second.
+pub fn rate(clicks: u64, took: Duration) -> u128 {
     u128::from(clicks) * 1_000_000 / took.as_micros().max(1)
 }
 
 /// The value that `percent` of all lie at or below; the list is sorted.
-fn percentile(sorted: &[u64], percent: usize) -> u64 {
+pub fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1) - 1;
     sorted.get(rank).copied().unwrap_or(0)
 }
 
-fn milliseconds(micros: u64) -> String {
+/// Microseconds as people read them.
+pub fn milliseconds(micros: u64) -> String {
     format!("{}.{} ms", micros / 1000, micros % 1000 / 100)
 }
 

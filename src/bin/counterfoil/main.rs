@@ -8,6 +8,7 @@ mod client;
 mod events;
 mod export_ledger;
 mod load_clicks;
+mod load_jobs;
 mod reconcile;
 mod table;
 mod webhook;
@@ -67,6 +68,8 @@ enum Command {
 enum Load {
     /// Send clicks to a link, then compare sent, recorded, ledger and meter.
     Clicks(load_clicks::LoadClicks),
+    /// Start jobs against a limit on a fresh stand-in account, then check that it held.
+    Jobs(load_jobs::LoadJobs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -94,6 +97,7 @@ async fn run(cli: &Cli) -> Result<Outcome, Failed> {
     let client = Client::new(&cli.server.url, &cli.server.token)?;
     match &cli.command {
         Command::Load(Load::Clicks(command)) => command.run(&client).await,
+        Command::Load(Load::Jobs(command)) => command.run(&client).await,
         Command::Reconcile(command) => command.run(&client).await,
         Command::Webhook(Webhook::Send(command)) => command.run(&client).await,
         Command::Events(command) => command.run(&client).await,
