@@ -4,8 +4,11 @@
 
 use std::rc::Rc;
 
+use counterfoil::ledger::wire::{ShardAsk, VERSION};
+use counterfoil::native::executor::block_on;
 use counterfoil::native::faulty::{Faults, FaultyGear, Then, When};
 use counterfoil::native::machine::Machine;
+use counterfoil::ports::{ObjectName, Objects};
 
 use serde_json::json;
 
@@ -163,6 +166,75 @@ fn a_correction_and_its_audit_row_are_there_once_after_any_crash() {
                 number(&machine.control, audit),
                 1,
                 "statement {nth} failed {when:?}"
+            );
+        }
+    }
+}
+
+/// A machine with the account `a` and its link `x`, whose cycle is not known to any isolate yet.
+fn with_link() -> (Machine, Rc<Faults>) {
+    let (machine, faults) = geared(&[]);
+    let body = json!({"id": "a"});
+    assert_eq!(machine.call("POST", "/v1/accounts", OPERATOR, &body).0, 201);
+    let link = json!({"code": "x", "destination": "https://d.example/"});
+    assert_eq!(
+        machine
+            .call("POST", "/v1/links?account=a", OPERATOR, &link)
+            .0,
+        201
+    );
+    faults.mend();
+    (machine, faults)
+}
+
+/// Everything that waits in a shard goes to the ledger.
+fn settle(machine: &Machine, faults: &Faults) {
+    faults.mend();
+    machine.objects.evict_all();
+    for shard in 0..4 {
+        let name = ObjectName::LedgerShard(shard);
+        if machine.objects.storage(&name).is_some() {
+            let message = ShardAsk::TakeFeed {
+                v: VERSION,
+                shard,
+                rows: Vec::new(),
+            };
+            let asked = machine.objects.ask(name, json!(message).to_string());
+            block_on(asked).expect("it answers");
+        }
+    }
+    assert_counters(machine);
+}
+
+#[test]
+fn a_redirect_has_its_row_whatever_fails_once_and_at_most_one_whatever_stands() {
+    let (machine, faults) = with_link();
+    let visit = |machine: &Machine| machine.call("GET", "/x", "", &serde_json::Value::Null).0;
+    assert_eq!(visit(&machine), 302);
+    for nth in 1..=faults.seen() {
+        for when in [When::Before, When::After] {
+            let (machine, faults) = with_link();
+            faults.fail_at(nth, when, Then::GoesOn);
+            let status = visit(&machine);
+            settle(&machine, &faults);
+            let rows = i64::from(status == 302);
+            assert_eq!(entries(&machine), rows, "statement {nth} failed {when:?}");
+
+            let (machine, faults) = with_link();
+            faults.fail_at(nth, when, Then::Stands);
+            let status = visit(&machine);
+            settle(&machine, &faults);
+            let log = machine.log.0.borrow();
+            let told = |(_, event, _): &&(_, String, _)| {
+                event == "click.lost" || event == "click.doubtful"
+            };
+            let told = log.iter().filter(told).count();
+            let kept = usize::try_from(entries(&machine)).unwrap();
+            assert!(kept <= 1, "statement {nth} failed {when:?}");
+            let answered = usize::from(status == 302);
+            assert!(
+                kept + told >= answered,
+                "statement {nth} failed {when:?}: nobody knows"
             );
         }
     }
