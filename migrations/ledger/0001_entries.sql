@@ -25,7 +25,8 @@ create index entry_by_cycle on entry
   (account_id, feature, cycle, code, kind, units, reason, rule, occurred_at_ms);
 create index entry_by_time on entry (account_id, occurred_at_ms, entry_id, code);
 create index entry_by_corrects on entry (corrects, units) where corrects is not null;
-create index entry_by_job on entry (account_id, job_id) where job_id is not null;
+create index entry_by_job on entry (account_id, job_id, occurred_at_ms)
+  where job_id is not null;
 
 -- Always the sum of the entries of its account, feature and cycle, changed in the same batch as
 -- they are; version grows with every change of the sum.
