@@ -86,7 +86,8 @@ async function serve({ port, persist, vars, cron, endWithStdin, rest }) {
   const [command, args] = wranglerCommand(["dev", ...rest, ...fixed, ...settings]);
   say("starting the Worker …");
   // No standard input: wrangler would take it for a terminal with hot keys.
-  const child = spawn(command, args, { cwd: ROOT, env: ENV, stdio: ["ignore", "inherit", "inherit"] });
+  const stdio = ["ignore", "inherit", "inherit"];
+  const child = spawn(command, args, { cwd: ROOT, env: ENV, stdio });
   const ended = new Promise((done) => child.once("exit", (code, signal) => done({ code, signal })));
 
   let told = false;

@@ -46,6 +46,7 @@ function deployDryRun() {
 function endToEnd() {
   const folder = join(ROOT, "tests", "e2e");
   const files = readdirSync(folder).filter((name) => name.endsWith(".test.mjs")).sort();
-  const flags = ["--test", "--experimental-test-isolation=none", "--test-reporter=spec"];
-  return run(NODE, [...flags, ...files.map((name) => join(folder, name))]);
+  const flags = ["--no-warnings", "--test", "--test-reporter=spec"];
+  const inOneProcess = "--experimental-test-isolation=none";
+  return run(NODE, [...flags, inOneProcess, ...files.map((name) => join(folder, name))]);
 }
