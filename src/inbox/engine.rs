@@ -371,7 +371,7 @@ impl Room {
                 self.stopped = Some(received.id.clone());
                 notes.push("the process stopped before anything was written");
             } else {
-                lane::run_with(&self.world, &received.lane, self.doorbell).await?;
+                self.run_lane(&self.world, &received.lane).await?;
                 if self.stopped.as_deref() == Some(received.id.as_str()) {
                     self.stopped = None;
                     self.finished += 1;
@@ -380,6 +380,10 @@ impl Room {
             }
         }
         self.side(&received.id, notes).await
+    }
+
+    async fn run_lane(&self, world: &Rc<World>, lane: &str) -> Result<lane::Ran, Fault> {
+        lane::run_with(world, lane, self.doorbell, lane::EVENTS_PER_RUN_MAX).await
     }
 
     /// Runs the lane on a database that is gone from the effects on: neither they nor the failure
@@ -393,7 +397,7 @@ impl Room {
             db,
             ..(*self.world).clone()
         });
-        let outcome = lane::run_with(&stopping, lane, self.doorbell).await;
+        let outcome = self.run_lane(&stopping, lane).await;
         if outcome.is_ok() {
             let fields = json!({"lane": lane});
             self.world

@@ -23,7 +23,7 @@ use crate::units::{AccountId, AgreementId, CustomerId, Millis, PlanCode};
 use crate::world::World;
 
 /// Events that one run of a lane takes at most; what is left wakes again.
-const EVENTS_PER_RUN_MAX: u32 = 50;
+pub const EVENTS_PER_RUN_MAX: u32 = 50;
 
 /// A claimed event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,13 +90,18 @@ pub async fn wake_account(world: &World, account_id: &AccountId) -> Result<(), F
 
 /// Applies what is due in a lane, one event after the other.
 pub async fn run(world: &Rc<World>, lane: &str) -> Result<Ran, Fault> {
-    run_with(world, lane, Doorbell::Rings).await
+    run_with(world, lane, Doorbell::Rings, EVENTS_PER_RUN_MAX).await
 }
 
-/// The same with or without the doorbell.
-pub async fn run_with(world: &Rc<World>, lane: &str, doorbell: Doorbell) -> Result<Ran, Fault> {
+/// The same with or without the doorbell, and only so many events.
+pub async fn run_with(
+    world: &Rc<World>,
+    lane: &str,
+    doorbell: Doorbell,
+    events_max: u32,
+) -> Result<Ran, Fault> {
     let mut ran = Ran::default();
-    while ran.events < EVENTS_PER_RUN_MAX {
+    while ran.events < events_max.min(EVENTS_PER_RUN_MAX) {
         let Some(claimed) = claim(world, lane).await? else {
             break;
         };

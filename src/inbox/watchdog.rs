@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
 
+use super::apply::Doorbell;
 use super::{alerts, lane};
 use crate::fault::Fault;
 use crate::parallel;
@@ -101,9 +102,14 @@ async fn run_lanes(world: &Rc<World>, calls: &Calls, summary: &mut Summary) -> R
             .iter()
             .map(|row: &Row| row.text("lane").map(str::to_owned))
             .collect::<Result<Vec<_>, _>>()?;
+        // What the calls pay for is shared out, so that no apply is cut off in the middle.
+        let paid = calls.left() / CALLS_PER_LANE;
+        let each = (paid / u32::try_from(lanes.len().max(1)).unwrap_or(1)).max(1);
         let works = lanes
             .iter()
-            .map(|name| -> Later<'_, Result<lane::Ran, Fault>> { Box::pin(lane::run(world, name)) })
+            .map(|name| -> Later<'_, Result<lane::Ran, Fault>> {
+                Box::pin(lane::run_with(world, name, Doorbell::Rings, each))
+            })
             .collect();
         for (name, ran) in lanes.iter().zip(parallel::all(works, AT_ONCE).await) {
             match ran {

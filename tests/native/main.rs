@@ -17,6 +17,7 @@ mod engine_room;
 mod feed;
 mod gate;
 mod gate_limits;
+mod inbox;
 mod inbox_desk;
 mod links;
 mod meters;
