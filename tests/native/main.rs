@@ -19,6 +19,7 @@ mod gate;
 mod gate_limits;
 mod inbox;
 mod inbox_desk;
+mod inbox_lanes;
 mod links;
 mod meters;
 mod openapi;
