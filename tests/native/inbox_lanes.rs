@@ -70,12 +70,17 @@ fn pro_with_three_events(desk: &Desk) -> Vec<String> {
 /// run passes without meeting it.
 #[test]
 fn a_crash_at_any_statement_of_an_apply_ends_at_the_same_plan_and_balance() {
+    let (faults, desk) = faulty();
+    pro_with_three_events(&desk);
+    let stored = desk.machine.control.snapshot().expect("a copy");
     let mut crashes = 0;
     for then in [Then::GoesOn, Then::Stands] {
         for when in [When::Before, When::After] {
             for nth in 1..200 {
-                let (faults, desk) = faulty();
-                pro_with_three_events(&desk);
+                desk.machine
+                    .control
+                    .restore(&stored)
+                    .expect("it is put back");
                 faults.fail_at(nth, when, then);
                 let run = block_on(lane::run(&desk.machine.world(), "customer_a"));
                 let met = faults.seen() >= nth;
@@ -288,7 +293,7 @@ fn an_apply_gives_up_by_itself_after_two_thirds_of_its_lease() {
 
 #[test]
 fn failures_follow_the_schedule_then_the_event_is_dead_alerted_and_blocks_nobody() {
-    let (faults, desk) = faulty();
+    let desk = Desk::new(&[]);
     desk.account("a");
     let poison = desk.sign("user.deleted", "a", &json!({}));
     desk.post(poison.as_bytes(), "w");
@@ -330,7 +335,6 @@ fn failures_follow_the_schedule_then_the_event_is_dead_alerted_and_blocks_nobody
     );
     let later = desk.send("customer.payment_succeeded", "a", &json!({}));
     assert_eq!(desk.end(&later).0, "applied");
-    assert_eq!(faults.seen(), faults.seen());
 }
 
 #[test]
@@ -706,19 +710,26 @@ impl Provider for Lagging {
     }
 }
 
+/// How many upgrades are simulated: `UPGRADES`, else so many that the tests stay quick.
+fn upgrades() -> i64 {
+    let set = std::env::var("UPGRADES").ok();
+    set.and_then(|text| text.parse().ok()).unwrap_or(150)
+}
+
 /// Goal: nobody who paid stays on Free. Method: upgrades whose events come in random order, some
 /// of them never, while the provider's read lags by up to three reads.
 #[test]
-fn of_three_hundred_upgrades_behind_a_lagging_provider_none_is_stuck() {
+fn of_many_upgrades_behind_a_lagging_provider_none_is_stuck() {
     let desk = Desk::new(&[]);
     let lagging = Rc::new(Lagging::default());
     let as_provider: Rc<dyn Provider> = Rc::<Lagging>::clone(&lagging);
+    let plain = desk.machine.world();
     let world = Rc::new(World {
         provider: as_provider,
-        ..(*desk.machine.world()).clone()
+        ..(*plain).clone()
     });
     let mut chance = Chance::of_seed(7);
-    for number in 0..300 {
+    for number in 0..upgrades() {
         let id = format!("u{number}");
         desk.account(&id);
         desk.machine
@@ -749,7 +760,7 @@ fn of_three_hundred_upgrades_behind_a_lagging_provider_none_is_stuck() {
         while !tokens.is_empty() {
             let jwt = tokens.remove(chance.below(tokens.len()));
             let body = counterfoil::http::request::Body::Whole(jwt.into_bytes());
-            let intake = counterfoil::inbox::receive::intake(&world, &body, None);
+            let intake = counterfoil::inbox::receive::intake(&plain, &body, None);
             block_on(intake)
                 .expect("it is stored")
                 .expect("it is taken");
@@ -767,7 +778,7 @@ fn of_three_hundred_upgrades_behind_a_lagging_provider_none_is_stuck() {
         and plan <> 'pro'";
     assert_eq!(desk.count(stuck), 0);
     let granted = "select count(*) as n from grant_row where plan = 'pro' and units = 500";
-    assert_eq!(desk.count(granted), 300);
+    assert_eq!(desk.count(granted), upgrades());
 }
 
 #[test]
