@@ -37,8 +37,8 @@ import { ENV, NODE, ROOT, wranglerCommand } from "../../scripts/toolchain.mjs";
 export const OPERATOR = "dev-operator";
 export const BACKEND = "dev-backend";
 /** A user agent that no rule takes for a machine. */
-export const BROWSER =
-  "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/149.0 Safari/537.36";
+export const BROWSER = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 "
+  + "(KHTML, like Gecko) Chrome/149.0 Safari/537.36";
 
 const READY_WITHIN_MS = 90_000;
 const END_WITHIN_MS = 15_000;
@@ -50,6 +50,8 @@ process.on("exit", () => {
   running.forEach((server) => server.signal("SIGKILL"));
   folders.forEach((folder) => rmSync(folder, { recursive: true, force: true }));
 });
+// Without a listener a signal would end the process past its `exit` listeners.
+for (const name of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(name, () => process.exit(1));
 
 function newFolder() {
   const folder = mkdtempSync(join(tmpdir(), "counterfoil-e2e-"));
