@@ -56,3 +56,7 @@ pub const LIMIT_READS_MAX: u32 = 4;
 pub const ADMIT_TOGETHER_MAX: usize = 64;
 /// Old jobs that one visit forgets: what is left is forgotten a minute later.
 pub const PRUNE_JOBS_MAX: i64 = 500;
+/// What the Concurrency Lab may race: it is for looking at, and each job is three requests.
+pub const LAB_JOBS_MAX: i64 = 50;
+/// Amounts and limits of the Concurrency Lab: sums of all its jobs stay far within what is exact.
+pub const LAB_AMOUNT_MAX: i64 = 1_000_000_000;

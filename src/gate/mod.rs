@@ -20,6 +20,7 @@ mod account;
 mod books;
 pub mod busy;
 mod calls;
+pub mod lab;
 mod limit;
 pub mod object;
 pub mod rules;

@@ -9,6 +9,8 @@ pub mod body;
 pub mod events;
 pub mod events_page;
 pub mod jobs;
+mod jobs_page;
+mod lab_page;
 pub mod links;
 pub mod links_page;
 pub mod list;

@@ -22,23 +22,8 @@ pub async fn home(_: Call) -> Answer {
     Ok(Response::see_other("/app"))
 }
 
-/// `GET /app/lab`
-pub async fn lab(call: Call) -> Answer {
-    unbuilt(&call)
-}
-
-/// `POST /app/lab/run`
-pub async fn run_lab(call: Call) -> Answer {
-    unbuilt(&call)
-}
-
 /// `GET /app/reconcile`
 pub async fn reconcile_page(call: Call) -> Answer {
-    unbuilt(&call)
-}
-
-/// `GET /app/jobs`
-pub async fn jobs_page(call: Call) -> Answer {
     unbuilt(&call)
 }
 

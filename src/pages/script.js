@@ -65,3 +65,12 @@ document.addEventListener("submit", async (event) => {
     buttons.forEach((button) => { button.disabled = false; });
   }
 });
+
+// A lease runs down before one's eyes; the page's own clock need not agree with the server's.
+const shownAt = performance.now();
+const leases = document.querySelectorAll("[data-left-ms]");
+const runDown = () => leases.forEach((place) => {
+  const left = Number(place.dataset.leftMs) - (performance.now() - shownAt);
+  place.textContent = left > 0 ? `${Math.ceil(left / 1000)} s` : "run out";
+});
+if (leases.length > 0) setInterval(runDown, 1000);

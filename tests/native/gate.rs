@@ -635,3 +635,52 @@ fn the_sweeper_finds_an_account_whose_alarm_was_lost() {
         .call("POST", "/v1/run/sweeper", OPERATOR, &json!({}));
     assert_eq!(again["accounts"], 0);
 }
+
+#[test]
+fn the_page_of_jobs_shows_holds_budget_and_refusals_and_the_lab_races_both_sides() {
+    let desk = Desk::new(100);
+    desk.job("running-now", 60);
+    desk.admit("refused-now", 50);
+    let page = |target: &str| {
+        let request = counterfoil::native::machine::request("GET", target, OPERATOR, &Value::Null);
+        let response = desk.machine.handle(request);
+        assert_eq!(response.status, 200, "{target}");
+        String::from_utf8(response.body).unwrap()
+    };
+    let one = page("/app/jobs?account=a");
+    for text in [
+        "running-now",
+        "refused-now",
+        "over_limit: held",
+        "/settle?account=a",
+    ] {
+        assert!(one.contains(text), "{text}");
+    }
+    assert!(page("/app/jobs").contains("/app/jobs?account=a"));
+    assert!(page("/app/lab").contains("Start them"));
+}
+
+/// The Lab on the stand-in: the plain check spends double, the gate keeps to the plan.
+#[test]
+fn the_lab_spends_200000_by_a_plain_check_and_80000_through_the_gate() {
+    let machine = counterfoil::native::machine::Machine::new(&[]).expect("it starts");
+    let mut request = counterfoil::native::machine::request(
+        "POST",
+        "/app/lab/run",
+        OPERATOR,
+        &json!({"limit": 100_000, "jobs": 5, "amount": 40_000, "concurrency": 5}),
+    );
+    request
+        .headers
+        .push(("accept".to_owned(), "application/json".to_owned()));
+    let response = machine.handle(request);
+    let report: Value = serde_json::from_slice(&response.body).unwrap();
+    assert_eq!(response.status, 200, "{report}");
+    assert_eq!(report["plain"]["spent"], 200_000);
+    assert_eq!(report["gate"], json!({"spent": 80_000, "held": 0}));
+    let gate = |job: &Value| job["gate"]["started"] == true;
+    let jobs = report["jobs"].as_array().unwrap();
+    assert_eq!(jobs.iter().filter(|job| gate(job)).count(), 2);
+    let refused = jobs.iter().find(|job| !gate(job)).unwrap();
+    assert_eq!(refused["gate"]["left"], 20_000);
+}

@@ -1,0 +1,181 @@
+//! `/app/lab`: the same jobs against a plain check and through the gate, side by side.
+
+use maud::{Markup, html};
+
+use super::{Viewer, frame, number};
+
+/// What was raced, and what came of it; without lines nothing was raced yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabView {
+    /// What the plan allows.
+    pub limit: i64,
+    /// How many jobs.
+    pub jobs: i64,
+    /// What each needs.
+    pub amount: i64,
+    /// How many start at the same moment.
+    pub at_once: i64,
+    /// One for each job.
+    pub lines: Vec<LabLine>,
+    /// By the jobs that the plain check let through.
+    pub plain_spent: i64,
+    /// What the gate's budget says afterwards.
+    pub gate_spent: i64,
+    /// What it still holds.
+    pub gate_held: i64,
+    /// The gate's demo account.
+    pub account: String,
+}
+
+/// What one job was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabLine {
+    /// The plain check let it work.
+    pub plain_started: bool,
+    /// What the plain check believed to be left.
+    pub plain_left: i64,
+    /// The gate let it work.
+    pub gate_started: bool,
+    /// What the gate said was left.
+    pub gate_left: Option<i64>,
+    /// Status, code and reason.
+    pub gate_said: String,
+}
+
+impl LabView {
+    /// A race that was not run.
+    pub const fn new(limit: i64, jobs: i64, amount: i64, at_once: i64) -> Self {
+        Self {
+            limit,
+            jobs,
+            amount,
+            at_once,
+            lines: Vec::new(),
+            plain_spent: 0,
+            gate_spent: 0,
+            gate_held: 0,
+            account: String::new(),
+        }
+    }
+}
+
+/// The page.
+pub fn lab(viewer: &Viewer, view: &LabView) -> String {
+    frame(
+        "Concurrency Lab",
+        viewer,
+        &html! {
+            p { "Jobs that each need a part of a plan start at the same moment. The left side reads \
+                what is spent, lets the job work, and writes the spending down afterwards. The \
+                right side asks the gate, which holds the amount before the work starts. Both are \
+                real requests on fresh demo accounts." }
+            (form(view))
+            @if !view.lines.is_empty() { (result(view)) }
+        },
+    )
+}
+
+fn form(view: &LabView) -> Markup {
+    let field = |label: &str, name: &str, value: i64, max: i64| {
+        html! {
+            label { (label)
+                input type="number" name=(name) value=(value) min="1" max=(max) required;
+            }
+        }
+    };
+    html! {
+        form.row method="post" action="/app/lab/run" {
+            (field("The plan allows", "limit", view.limit, 1_000_000_000))
+            (field("Jobs", "jobs", view.jobs, 50))
+            (field("Each needs", "amount", view.amount, 1_000_000_000))
+            (field("At the same moment", "concurrency", view.at_once, 50))
+            button type="submit" { "Start them" }
+        }
+    }
+}
+
+fn result(view: &LabView) -> Markup {
+    html! {
+        div.tiles {
+            (tile(view.plain_spent, view.limit, "spent by the plain check"))
+            (tile(view.gate_spent, view.limit, "spent through the gate"))
+            div.tile { b { (number(view.limit)) } span { "allowed by the plan" } }
+            div.tile { b { (number(view.gate_held)) } span { "still held by the gate" } }
+        }
+        div.scroll { table {
+            caption { "What each job was told" }
+            thead { tr {
+                th.n { "#" } th { "Plain check" } th.n { "It saw left" }
+                th { "Gate" } th.n { "Left" } th { "Answer" }
+            } }
+            tbody {
+                @for (index, line) in view.lines.iter().enumerate() {
+                    tr {
+                        td.n { (index + 1) }
+                        td { (started(line.plain_started)) }
+                        td.n { (number(line.plain_left)) }
+                        td { (started(line.gate_started)) }
+                        td.n { (line.gate_left.map_or_else(|| "?".to_owned(), number)) }
+                        td.soft { (line.gate_said) }
+                    }
+                }
+            }
+        } }
+        p { "The gate's account: "
+            a href={ "/app/jobs?account=" (view.account) } { (view.account) } }
+    }
+}
+
+fn started(started: bool) -> Markup {
+    if started {
+        html! { "started" }
+    } else {
+        html! { span.soft { "refused" } }
+    }
+}
+
+fn tile(spent: i64, limit: i64, label: &str) -> Markup {
+    let over = spent - limit;
+    html! {
+        div.tile {
+            b.bad[over > 0].good[over <= 0] { (number(spent)) }
+            span { (label) }
+            @if over > 0 { " " span.bad { (number(over)) " over the plan" } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_spent_over_the_plan_is_said() {
+        let viewer = Viewer {
+            name: None,
+            account_id: None,
+            stand_in: true,
+        };
+        let mut view = LabView::new(100_000, 5, 40_000, 5);
+        assert!(!lab(&viewer, &view).contains("over the plan"));
+        view.plain_spent = 200_000;
+        view.gate_spent = 80_000;
+        view.lines.push(LabLine {
+            plain_started: true,
+            plain_left: 100_000,
+            gate_started: false,
+            gate_left: Some(20_000),
+            gate_said: "402 over_limit <held>".to_owned(),
+        });
+        let page = lab(&viewer, &view);
+        for text in [
+            "200,000",
+            "100,000 over",
+            "80,000",
+            "20,000",
+            "&lt;held&gt;",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+    }
+}
