@@ -89,6 +89,12 @@ fn codes_in(folder: &Path, found: &mut BTreeMap<String, PathBuf>) {
                 found.insert(code.to_owned(), path.clone());
             }
         }
+        for part in code.split("pub const fn code(").skip(1) {
+            let body = part.split("\n    }\n").next().unwrap_or_default();
+            for code in body.split('"').skip(1).step_by(2) {
+                found.insert(code.to_owned(), path.clone());
+            }
+        }
     }
 }
 
@@ -171,42 +177,262 @@ fn the_samples_have_the_fields_of_the_contract() {
     }
 }
 
-fn keys(value: &Value) -> Vec<&String> {
-    value
-        .as_object()
-        .map(|members| members.keys().collect())
-        .unwrap_or_default()
+/// Whether every field of an answer is described; inside objects whose fields have fixed names.
+fn described(answer: &Value, sample: &Value, place: &str) {
+    match (answer, sample) {
+        (Value::Object(members), Value::Object(known)) => {
+            let by_feature = [
+                "holds",
+                "remaining",
+                "balance",
+                "numbers",
+                "corrected",
+                "limits",
+                "charged",
+                "released",
+                "uncovered",
+                "by_cycle",
+                "payload",
+                "body",
+            ];
+            if by_feature.iter().any(|name| place.ends_with(name)) {
+                return;
+            }
+            for (name, value) in members {
+                let known = known.get(name);
+                let known = known.unwrap_or_else(|| panic!("{place}.{name} is not described"));
+                described(value, known, &format!("{place}.{name}"));
+            }
+        }
+        (Value::Array(items), Value::Array(known)) => {
+            for (item, known) in items.iter().zip(known.iter().cycle()) {
+                described(item, known, place);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Asks, and compares what is answered with the description. Gives the answer.
+fn ask(machine: &Machine, method: &str, pattern: &str, target: &str, body: &Value) -> Value {
+    let token = if pattern.starts_with("/webhooks") {
+        ""
+    } else {
+        "dev-operator"
+    };
+    let (status, answer) = machine.call(method, target, token, body);
+    let operation = operations()
+        .find(|one| one.method.name() == method && one.pattern == pattern)
+        .expect("it is described");
+    let sample = operation
+        .answers
+        .iter()
+        .find(|sample| sample.status == status)
+        .unwrap_or_else(|| panic!("{method} {target}: {status} is not described: {answer}"));
+    let place = format!("{method} {pattern} {status}");
+    match sample.body {
+        Content::Json(text) => described(&answer, &example(text), &place),
+        Content::List(text) => {
+            described(
+                &answer,
+                &json!({"items": [example(text)], "next": null}),
+                &place,
+            );
+        }
+        Content::Empty | Content::Other(_) => {}
+    }
+    answer
 }
 
 #[test]
-fn accounts_are_answered_as_their_samples_say() {
+fn accounts_and_jobs_are_answered_as_they_are_described() {
     let machine = Machine::new(&[]).expect("it starts");
-    let operator = "dev-operator";
-    let made = machine
-        .call("POST", "/v1/accounts", operator, &json!({"id": "a"}))
-        .1;
-    assert_eq!(keys(&made), keys(&sample("POST", "/v1/accounts")));
-    let list = machine
-        .call("GET", "/v1/accounts", operator, &Value::Null)
-        .1;
-    assert_eq!(
-        keys(&list["items"][0]),
-        keys(&sample("GET", "/v1/accounts"))
+    let none = Value::Null;
+    let ask = |method: &str, pattern: &str, target: &str, body: &Value| {
+        ask(&machine, method, pattern, target, body)
+    };
+    let of_a = |path: &str| format!("{path}?account=a");
+    let customer = json!({"plan": "pro"});
+    ask(
+        "PUT",
+        "/standin/customers/{customer_id}",
+        "/standin/customers/customer_1",
+        &customer,
     );
-    let one = machine
-        .call("GET", "/v1/accounts/a", operator, &Value::Null)
-        .1;
-    assert_eq!(keys(&one), keys(&sample("GET", "/v1/accounts/{id}")));
-    let budget = &one["budgets"][0];
-    assert_eq!(keys(budget), keys(&sample("GET", "/v1/budget")));
-    let key = machine
-        .call("POST", "/v1/accounts/a/keys", operator, &json!({}))
-        .1;
-    assert_eq!(keys(&key), keys(&sample("POST", "/v1/accounts/{id}/keys")));
-    let audit = machine.call("GET", "/v1/audit", operator, &Value::Null).1;
-    assert_eq!(keys(&audit["items"][0]), keys(&sample("GET", "/v1/audit")));
-    let health = machine.call("GET", "/healthz", "", &Value::Null).1;
-    assert_eq!(keys(&health), keys(&sample("GET", "/healthz")));
+    let body = json!({"id": "a", "name": "A", "customer_id": "customer_1"});
+    ask("POST", "/v1/accounts", "/v1/accounts", &body);
+    ask("POST", "/v1/accounts", "/v1/accounts", &body);
+    ask(
+        "PATCH",
+        "/v1/accounts/{id}",
+        "/v1/accounts/a",
+        &json!({"jobs_per_minute": 9}),
+    );
+    ask(
+        "POST",
+        "/v1/accounts/{id}/keys",
+        "/v1/accounts/a/keys",
+        &none,
+    );
+    ask(
+        "GET",
+        "/v1/accounts/{id}/keys",
+        "/v1/accounts/a/keys",
+        &none,
+    );
+    ask("GET", "/v1/account", &of_a("/v1/account"), &none);
+    ask("POST", "/v1/account/sync", &of_a("/v1/account/sync"), &none);
+    ask("GET", "/v1/audit", "/v1/audit", &none);
+
+    let body = json!({"key": "k", "feature": "tokens", "hold": 100});
+    let job = ask("POST", "/v1/jobs", &of_a("/v1/jobs"), &body);
+    ask("POST", "/v1/jobs", &of_a("/v1/jobs"), &body);
+    let id = job["id"].as_str().expect("an id");
+    let of_job = |what: &str| format!("/v1/jobs/{id}{what}?account=a");
+    let units = json!({"units": 40});
+    ask("POST", "/v1/jobs/{id}/charges", &of_job("/charges"), &units);
+    ask("POST", "/v1/jobs/{id}/extend", &of_job("/extend"), &units);
+    ask("POST", "/v1/jobs/{id}/renew", &of_job("/renew"), &none);
+    ask("GET", "/v1/jobs/{id}", &of_job(""), &none);
+    ask("GET", "/v1/jobs", &of_a("/v1/jobs"), &none);
+    ask(
+        "POST",
+        "/v1/jobs/{id}/settle",
+        &of_job("/settle"),
+        &json!({"reason": "x"}),
+    );
+    let target = "/v1/jobs/estimates?account=a&feature=tokens";
+    ask("GET", "/v1/jobs/estimates", target, &none);
+    ask(
+        "GET",
+        "/v1/budget",
+        "/v1/budget?account=a&feature=tokens",
+        &none,
+    );
+    ask("GET", "/v1/accounts", "/v1/accounts", &none);
+    ask("GET", "/v1/accounts/{id}", "/v1/accounts/a", &none);
+    ask("GET", "/healthz", "/healthz", &none);
+}
+
+#[test]
+fn links_usage_and_meters_are_answered_as_they_are_described() {
+    let machine = Machine::new(&[]).expect("it starts");
+    let none = Value::Null;
+    let ask = |method: &str, pattern: &str, target: &str, body: &Value| {
+        ask(&machine, method, pattern, target, body)
+    };
+    ask(
+        "POST",
+        "/v1/accounts",
+        "/v1/accounts",
+        &json!({"id": "a", "customer_id": "customer_1"}),
+    );
+    let body = json!({"destination": "https://example.com/", "code": "spring"});
+    ask("POST", "/v1/links", "/v1/links?account=a", &body);
+    ask("POST", "/v1/links", "/v1/links?account=a", &body);
+    ask("GET", "/v1/links", "/v1/links?account=a", &none);
+    ask(
+        "GET",
+        "/v1/links/{code}",
+        "/v1/links/spring?account=a",
+        &none,
+    );
+    ask(
+        "PATCH",
+        "/v1/links/{code}",
+        "/v1/links/spring?account=a",
+        &json!({"disabled": false}),
+    );
+    ask("GET", "/{code}", "/spring", &none);
+    machine.advance(5_000);
+    let usage = json!({"key": "u1", "feature": "clicks", "units": 5});
+    let used = ask("POST", "/v1/usage", "/v1/usage?account=a", &usage);
+    ask("POST", "/v1/usage", "/v1/usage?account=a", &usage);
+    ask(
+        "GET",
+        "/v1/usage",
+        "/v1/usage?account=a&feature=clicks&by=day",
+        &none,
+    );
+    let entry = used["id"].as_str().expect("an id");
+    let target = format!("/v1/entries/{entry}/correction?account=a");
+    let body = json!({"reason": "wrong", "units": 2});
+    ask("POST", "/v1/entries/{id}/correction", &target, &body);
+    let entries = ask("GET", "/v1/entries", "/v1/entries?account=a", &none);
+    assert!(
+        entries["items"]
+            .as_array()
+            .is_some_and(|items| items.len() >= 3)
+    );
+    ask("POST", "/v1/run/{job}", "/v1/run/reconciler", &none);
+    let evidence = ask("GET", "/v1/evidence", "/v1/evidence", &none);
+    assert!(!evidence["items"].as_array().expect("items").is_empty());
+    let meters = ask("GET", "/v1/meters", "/v1/meters?account=a", &none);
+    let agreement = meters["items"][0]["agreement_id"]
+        .as_str()
+        .expect("an agreement");
+    let target = format!("/standin/meters/{agreement}/clicks");
+    ask(
+        "GET",
+        "/standin/meters/{agreement_id}/{feature}",
+        &target,
+        &none,
+    );
+    let total = json!({"total": 999});
+    ask(
+        "PUT",
+        "/standin/meters/{agreement_id}/{feature}",
+        &target,
+        &total,
+    );
+    ask("GET", "/standin/calls", "/standin/calls?limit=3", &none);
+    ask("GET", "/v1/review", "/v1/review", &none);
+    ask("GET", "/v1/audit", "/v1/audit", &none);
+}
+
+#[test]
+fn events_are_answered_as_they_are_described() {
+    let machine = Machine::new(&[]).expect("it starts");
+    let none = Value::Null;
+    let ask = |method: &str, pattern: &str, target: &str, body: &Value| {
+        ask(&machine, method, pattern, target, body)
+    };
+    ask(
+        "POST",
+        "/v1/accounts",
+        "/v1/accounts",
+        &json!({"id": "a", "customer_id": "customer_1"}),
+    );
+    let event = json!({"type": "customer.plan_changed", "customer_id": "customer_1"});
+    ask("POST", "/standin/events", "/standin/events", &event);
+    machine.advance(60_000);
+    let events = ask("GET", "/v1/events", "/v1/events", &none);
+    let id = events["items"][0]["id"].as_str().expect("an event");
+    ask("GET", "/v1/events/{id}", &format!("/v1/events/{id}"), &none);
+    ask(
+        "POST",
+        "/v1/events/{id}/replay",
+        &format!("/v1/events/{id}/replay"),
+        &none,
+    );
+    let body = json!({"status": "applied"});
+    ask("POST", "/v1/events/replay", "/v1/events/replay", &body);
+    for operation in ["limit", "plan"] {
+        let fault = json!({"operation": operation, "mode": "ok"});
+        ask("PUT", "/standin/faults", "/standin/faults", &fault);
+    }
+    ask(
+        "POST",
+        "/standin/keys/rotate",
+        "/standin/keys/rotate",
+        &none,
+    );
+    ask(
+        "PUT",
+        "/standin/clock",
+        "/standin/clock",
+        &json!({"offset_ms": 1000}),
+    );
 }
 
 #[test]

@@ -7,7 +7,8 @@ use crate::units::SAFE_MAX;
 
 const JOB: &str = r#"{"id": "job_0198", "key": "order-7", "state": "running", "capped": false,
 "cycle": "2026-10", "holds": {"tokens": {"held": 1000, "used": 0}}, "remaining": {"tokens": 99000},
-"lease_ends_at": "2026-10-20T15:31:00.000Z", "lease_seconds": 120}"#;
+"lease_ends_at": "2026-10-20T15:31:00.000Z", "lease_seconds": 120,
+"created_at": "2026-10-20T15:29:00.000Z", "ended_at": null, "outcome": null}"#;
 
 const SETTLED: &str = r#"{"state": "settled", "charged": {"tokens": 700},
 "released": {"tokens": 300}, "uncovered": {"tokens": 0},
@@ -73,7 +74,7 @@ const OPERATIONS: &[Operation] = &[
     .problems(&["job_over", "key_conflict"]),
     route(Post, "/v1/jobs/{id}/extend", "Ask for more hold")
         .body(&[
-            must("units", Amounts(1), "How much more."),
+            must("units", Int(1, SAFE_MAX), "How much more."),
             may("feature", Id, "May be left out where the job has one."),
             may("step", Key, "The same step counts once."),
         ])
@@ -110,7 +111,10 @@ const OPERATIONS: &[Operation] = &[
     .answers(&[json(200, "Settled, once.", SETTLED)]),
     route(Get, "/v1/jobs/{id}", "Read a job").answers(&[json(200, "As it is.", JOB)]),
     route(Get, "/v1/jobs", "List jobs")
-        .details("The operator may leave the account out: accounts with live holds.")
+        .details(
+            "The operator may leave the account out; then each item is an account with live holds: \
+             `{account, features: {feature: {used, held, jobs}}}`.",
+        )
         .query(&[
             may(
                 "state",
@@ -127,13 +131,13 @@ const OPERATIONS: &[Operation] = &[
         "Read how far estimates are from cost",
     )
     .query(&[
-        may("feature", Id, "The feature."),
+        must("feature", Id, "The feature."),
         may("cycle", Id, "The current one by default."),
     ])
     .answers(&[json(
         200,
         "`tenths`: ten counts of jobs by charged/held.",
-        r#"{"jobs": 120, "capped": 2, "expired": 1, "held": 120000, "charged": 96000,
+        r#"{"feature": "tokens", "cycle": "2026-10", "jobs": 120, "capped": 2, "expired": 1, "held": 120000, "charged": 96000,
         "tenths": [0, 0, 1, 2, 5, 9, 20, 40, 30, 13]}"#,
     )]),
     route(Get, "/v1/budget", "Read a budget")

@@ -2,12 +2,16 @@
 
 use super::super::request::Method::{Get, Post};
 use super::Kind::{Id, Moment, Text, Word};
-use super::{Area, Operation, empty, items, json, may, must, other, route};
+use super::{Area, Operation, empty, items, json, may, must, route};
 
 const EVENT: &str = r#"{"id": "evt_0198", "event_id": "event_0198", "type": "customer.plan_changed",
-"account": "acme", "status": "applied", "result": "the plan is pro", "seen": 1, "attempts": 1,
+"account": "acme", "customer_id": "customer_0198", "status": "applied", "result": "the plan is pro", "seen": 1, "attempts": 1,
 "next_at": null, "occurred_at": "2026-10-20T15:29:00.000Z",
-"received_at": "2026-10-20T15:29:01.000Z", "receipts": [], "payload": {}}"#;
+"received_at": "2026-10-20T15:29:01.000Z", "conflict": false,
+"receipts": [{"at": "2026-10-20T15:29:01.000Z", "sent_at": "2026-10-20T15:29:00.000Z",
+"webhook_id": "wh_1", "kid": "k1", "outcome": "stored", "note": null}],
+"runs": [{"began_at": "2026-10-20T15:29:01.000Z", "ended_at": "2026-10-20T15:29:01.000Z",
+"outcome": "applied"}], "payload": {}}"#;
 
 const STATUSES: &[&str] = &[
     "received",
@@ -29,10 +33,18 @@ pub(super) const AREA: Area = Area {
 const OPERATIONS: &[Operation] = &[
     route(Post, "/webhooks/kinde", "Receive an event")
         .details("The body is the JWT, whatever the content type. 200 means stored, not applied.")
-        .answers(&[other(200, "Stored now, or a copy.", "application/json")])
+        .answers(&[json(
+            200,
+            "Stored now, or a copy.",
+            r#"{"id": "evt_0198", "copy": false}"#,
+        )])
         .problems(&[
-            "invalid_jwt",
-            "invalid_signature",
+            "not_a_jwt",
+            "wrong_algorithm",
+            "unknown_key",
+            "bad_signature",
+            "wrong_token",
+            "keys_unavailable",
             "stale",
             "too_large",
             "unavailable",
@@ -56,12 +68,16 @@ const OPERATIONS: &[Operation] = &[
         .answers(&[json(
             202,
             "Back in the queue.",
-            r#"{"id": "evt_0198", "status": "waiting"}"#,
+            r#"{"id": "evt_0198", "status": "received"}"#,
         )])
         .problems(&["event_in_work"]),
     route(Post, "/v1/events/replay", "Apply many ended events again")
         .body(&[
-            must("status", Word(STATUSES), "Which."),
+            must(
+                "status",
+                Word(&["applied", "ignored", "skipped", "dead"]),
+                "Which.",
+            ),
             may("type", Text, "Only this type."),
             may("since", Moment, "Received from then on."),
             may("until", Moment, "Received before then."),
@@ -82,7 +98,7 @@ const OPERATIONS: &[Operation] = &[
         "Skipped.",
         r#"{"id": "evt_0198", "status": "skipped"}"#,
     )])
-    .problems(&["event_in_work"]),
+    .problems(&["event_in_work", "event_applied"]),
     route(
         Get,
         "/billing/return",
@@ -98,5 +114,5 @@ const OPERATIONS: &[Operation] = &[
         303,
         "To APP_URL and the path; to /signin without a session.",
     )])
-    .problems(&["invalid_field", "no_customer", "not_configured"]),
+    .problems(&["invalid_field", "not_configured", "unavailable"]),
 ];

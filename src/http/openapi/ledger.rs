@@ -6,7 +6,7 @@ use super::{Area, Operation, items, json, may, must, route};
 
 const REVIEW: &str = r#"{"id": "rev_0198", "kind": "tail", "account": "acme",
 "feature": "clicks", "cycle": "2026-10", "numbers": {"ledger": 5000, "provider": 4990},
-"at": "2026-11-20T15:30:00.000Z"}"#;
+"at": "2026-11-20T15:30:00.000Z", "state": "open"}"#;
 
 pub(super) const AREA: Area = Area {
     name: "Meters",
@@ -27,7 +27,7 @@ const OPERATIONS: &[Operation] = &[
         )]),
     route(Post, "/v1/run/{job}", "Run a job of the cron, now")
         .details(
-            "sweeper, reporter, inbox, reconciler or plans. Where the calls of one run are used \
+            "sweeper, reporter, inbox, reconciler or plans; each with a summary of its own. Where the calls of one run are used \
              up, `done` is false and the next call goes on. `account` and `dry_run` are the \
              reconciler's.",
         )
@@ -40,7 +40,7 @@ const OPERATIONS: &[Operation] = &[
             200,
             "The summary; this is the reconciler's.",
             r#"{"checked": 4, "matched": 3, "repaired": 1, "drifted": 1, "unreadable": 0,
-            "incomplete": 0, "done": true}"#,
+            "incomplete": 0, "failed": 0, "done": true}"#,
         )]),
     route(Get, "/v1/evidence", "List evidence")
         .query(&[
@@ -51,7 +51,7 @@ const OPERATIONS: &[Operation] = &[
         .list()
         .answers(&[items(
             "Newest first.",
-            r#"{"account": "acme", "feature": "clicks", "cycle": "2026-10",
+            r#"{"id": "evi_0198", "account": "acme", "feature": "clicks", "cycle": "2026-10",
             "agreement_id": "agreement_0198", "ledger": 5000, "counters": 5000, "base": 0,
             "sent": 4990, "provider": 4990, "verdict": "under_billed",
             "cause": "last_report_failed", "repaired_to": 5000, "read_back": 5000,
@@ -66,14 +66,16 @@ const OPERATIONS: &[Operation] = &[
         .answers(&[items("Oldest first.", REVIEW)]),
     route(Post, "/v1/review/{id}/close", "Close an item of the review")
         .body(&[must("reason", Text, "Why.")])
-        .answers(&[json(200, "Closed.", REVIEW)]),
+        .answers(&[json(200, "Closed.", REVIEW)])
+        .problems(&["review_closed", "too_soon"]),
     route(
         Post,
         "/v1/review/{id}/carry",
         "Carry a difference into the open cycle",
     )
     .body(&[may("reason", Text, "Why.")])
-    .answers(&[json(200, "Carried, once.", REVIEW)]),
+    .answers(&[json(200, "Carried, once.", REVIEW)])
+        .problems(&["review_closed", "not_carried", "nothing_to_carry", "in_doubt"]),
     route(Post, "/v1/review/close", "Close several items")
         .body(&[must("ids", Ids, "Which."), must("reason", Text, "Why.")])
         .answers(&[json(

@@ -7,11 +7,22 @@ use crate::units::SAFE_MAX;
 
 const LINK: &str = r#"{"code": "spring", "url": "https://go.example.com/spring",
 "destination": "https://example.com/sale", "disabled": false, "expires_at": null,
-"created_at": "2026-10-20T15:29:00.000Z"}"#;
+"created_at": "2026-10-20T15:29:00.000Z", "updated_at": "2026-10-20T15:29:00.000Z"}"#;
 
 const ENTRY: &str = r#"{"id": "clk_0198", "feature": "clicks", "cycle": "2026-10", "units": 1,
-"kind": "click", "code": "spring", "country": "NZ", "referrer_host": "example.org",
-"occurred_at": "2026-10-20T15:29:00.000Z", "recorded_at": "2026-10-20T15:29:01.000Z"}"#;
+"kind": "click", "code": "spring", "job_id": "job_0198", "key": "order-7", "corrects": "clk_0197",
+"reason": "bot", "rule": "bots.1", "actor": "ann", "country": "NZ",
+"referrer_host": "example.org", "occurred_at": "2026-10-20T15:29:00.000Z",
+"recorded_at": "2026-10-20T15:29:01.000Z"}"#;
+
+const USAGE: &str = r#"{"id": "use_0198", "feature": "clicks", "cycle": "2026-10", "units": 5,
+"kind": "usage", "key": "order-7", "occurred_at": "2026-10-20T15:29:00.000Z",
+"recorded_at": "2026-10-20T15:29:01.000Z"}"#;
+
+const CORRECTION: &str = r#"{"id": "cor_0198", "feature": "clicks", "cycle": "2026-10",
+"units": -1, "kind": "correction", "code": "spring", "corrects": "clk_0198", "reason": "double",
+"rule": "manual", "actor": "ann", "occurred_at": "2026-10-20T15:29:00.000Z",
+"recorded_at": "2026-10-20T15:30:00.000Z"}"#;
 
 pub(super) const AREA: Area = Area {
     name: "Links and clicks",
@@ -67,17 +78,18 @@ const OPERATIONS: &[Operation] = &[
     route(Get, "/v1/usage", "Read what was used in a cycle")
         .details("total = gross − corrected + carried")
         .query(&[
-            must("feature", Id, "The feature."),
+            may("feature", Id, "`clicks` by default."),
             may("cycle", Id, "The current one by default."),
             may("code", Text, "Only this link's."),
             may("by", Word(&["day"]), "Also each day's sum."),
         ])
         .answers(&[json(
             200,
-            "From the ledger.",
-            r#"{"feature": "clicks", "cycle": "2026-10", "starts_at": "2026-10-20T15:29:00.000Z",
+            "From the ledger; `days` only with `by=day`.",
+            r#"{"cycle": "2026-10", "starts_at": "2026-10-20T15:29:00.000Z",
             "ends_at": "2026-11-20T15:29:00.000Z", "total": 4990, "gross": 5000,
-            "corrected": {"bot": 10}, "carried": 0}"#,
+            "corrected": {"bot": 10}, "carried": 0, "days": [{"day": "2026-10-20", "total": 4990,
+            "gross": 5000, "corrected": {"bot": 10}, "carried": 0}]}"#,
         )]),
     route(Post, "/v1/usage", "Record usage of a counted feature")
         .details("One, or up to 100 in `items`, all or nothing.")
@@ -97,8 +109,8 @@ const OPERATIONS: &[Operation] = &[
             ),
         ])
         .answers(&[
-            json(201, "Recorded.", ENTRY),
-            json(200, "The same again.", ENTRY),
+            json(201, "Recorded; with `items`: `{items: […]}`.", USAGE),
+            json(200, "The same again.", USAGE),
         ])
         .problems(&["key_conflict"]),
     route(Get, "/v1/entries", "List the ledger's rows")
@@ -116,7 +128,10 @@ const OPERATIONS: &[Operation] = &[
             may("to", Moment, "Before then."),
         ])
         .list()
-        .answers(&[items("Oldest first.", ENTRY)]),
+        .answers(&[items(
+            "Oldest first; what an entry has not is left out.",
+            ENTRY,
+        )]),
     route(
         Post,
         "/v1/entries/{id}/correction",
@@ -128,19 +143,8 @@ const OPERATIONS: &[Operation] = &[
         may("units", Int(1, SAFE_MAX), "All that is left by default."),
     ])
     .answers(&[
-        json(
-            201,
-            "Corrected.",
-            r#"{"id": "cor_0198", "feature": "clicks", "cycle": "2026-10", "units": -1,
-                "kind": "correction", "corrects": "clk_0198", "reason": "double",
-                "rule": "manual", "actor": "ann", "occurred_at": "2026-10-20T15:29:00.000Z",
-                "recorded_at": "2026-10-20T15:30:00.000Z"}"#,
-        ),
-        json(
-            200,
-            "The same again.",
-            r#"{"id": "cor_0198", "units": -1, "kind": "correction", "corrects": "clk_0198"}"#,
-        ),
+        json(201, "Corrected.", CORRECTION),
+        json(200, "The same again.", CORRECTION),
     ])
-    .problems(&["key_conflict"]),
+    .problems(&["nothing_left", "not_correctable"]),
 ];

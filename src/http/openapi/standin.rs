@@ -9,6 +9,10 @@ const CUSTOMER: &str = r#"{"customer_id": "customer_0198", "plan": "pro",
 "agreement_id": "agreement_0198", "limits": {"tokens": 100000, "clicks": null},
 "period_start": "2026-10-20T15:29:00.000Z", "period_end": "2026-11-20T15:29:00.000Z"}"#;
 
+const METER: &str = r#"{"agreement_id": "agreement_0198", "feature": "clicks", "total": 5000,
+"written_at": "2026-10-20T15:29:00.000Z", "period_start": "2026-10-20T15:29:00.000Z",
+"period_end": "2026-11-20T15:29:00.000Z"}"#;
+
 pub(super) const AREA: Area = Area {
     name: "Stand-in",
     about: "A provider of our own that speaks Kinde's API, signs its own webhooks and fails on \
@@ -74,14 +78,14 @@ const OPERATIONS: &[Operation] = &[
         "/standin/meters/{agreement_id}/{feature}",
         "Read a meter behind Counterfoil's back",
     )
-    .answers(&[json(200, "Its total.", r#"{"total": 5000}"#)]),
+    .answers(&[json(200, "Its total.", METER)]),
     route(
         Put,
         "/standin/meters/{agreement_id}/{feature}",
         "Move a meter behind Counterfoil's back",
     )
     .body(&[must("total", Int(0, SAFE_MAX), "The new total.")])
-    .answers(&[json(200, "Its total.", r#"{"total": 5000}"#)]),
+    .answers(&[json(200, "Its total.", METER)]),
     route(Put, "/standin/faults", "Make an operation fail")
         .body(&[
             must(
