@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use counterfoil::http::metrics::ABOUT;
 use counterfoil::http::openapi::{AREAS, Content, Operation, PROBLEMS, document, example};
 use counterfoil::http::route::{Endpoint, ROUTES};
 use counterfoil::native::machine::{Machine, request};
@@ -474,4 +475,83 @@ fn the_docs_show_every_route_and_every_code() {
     let served = machine.handle(request("GET", "/openapi.json", "", &Value::Null));
     let served: Value = serde_json::from_slice(&served.body).expect("JSON");
     assert_eq!(served, document("http://localhost:8787"));
+}
+
+/// Every `counterfoil_…` that stands in quotes in a source file.
+fn names_in(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            names_in(&path, found);
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for part in code.split("\"counterfoil_").skip(1) {
+            let word = |c: char| c.is_ascii_lowercase() || c == '_';
+            let name: String = part.chars().take_while(|c| word(*c)).collect();
+            found.insert(format!("counterfoil_{name}"));
+        }
+    }
+}
+
+#[test]
+fn every_number_of_the_metrics_is_explained() {
+    let mut found = BTreeSet::new();
+    names_in(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &mut found,
+    );
+    found.remove("counterfoil_session"); // the cookie
+    found.remove("counterfoil_"); // where a name is taken apart
+    let known: BTreeSet<String> = ABOUT.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let unexplained: Vec<&String> = found.difference(&known).collect();
+    assert!(unexplained.is_empty(), "{unexplained:?}");
+    let unused: Vec<&String> = known.difference(&found).collect();
+    assert!(unused.is_empty(), "{unused:?}");
+}
+
+#[test]
+fn the_metrics_begin_at_zero_and_count_what_happens() {
+    let machine = Machine::new(&[]).expect("it starts");
+    let value = |name: &str| {
+        let answer = machine.handle(request("GET", "/metrics", "dev-operator", &Value::Null));
+        let text = String::from_utf8(answer.body).expect("text");
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.and_then(|value| value.parse::<i64>().ok())
+    };
+    let recorded = "counterfoil_clicks_recorded_total";
+    assert_eq!(value(recorded), Some(0));
+    let call = |method: &str, target: &str, body: &Value| {
+        machine.call(method, target, "dev-operator", body).0
+    };
+    call(
+        "POST",
+        "/v1/accounts",
+        &json!({"id": "a", "customer_id": "customer_1"}),
+    );
+    let link = json!({"destination": "https://example.com/", "code": "spring"});
+    call("POST", "/v1/links?account=a", &link);
+    machine.call("GET", "/spring", "", &Value::Null);
+    for (key, hold) in [("k1", 10), ("k2", 1_000_000)] {
+        let job = json!({"key": key, "feature": "tokens", "hold": hold});
+        call("POST", "/v1/jobs?account=a", &job);
+    }
+    // An account's sums wait a minute at most for a batch that takes them along.
+    for _ in 0..3 {
+        machine.advance(61_000);
+    }
+    assert_eq!(value(recorded), Some(1));
+    assert_eq!(value("counterfoil_accounts"), Some(1));
+    assert_eq!(
+        value("counterfoil_admissions_total{result=\"admitted\"}"),
+        Some(1)
+    );
+    assert_eq!(
+        value("counterfoil_admissions_total{result=\"too_big\"}"),
+        Some(1)
+    );
+    assert_eq!(value("counterfoil_review_open"), Some(0));
 }
