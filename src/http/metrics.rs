@@ -21,7 +21,7 @@ pub const ABOUT: &[(&str, &str)] = &[
     ("counterfoil_charges_total", "Charges recorded."),
     ("counterfoil_clicks_corrected_total", "Clicks that a rule corrected, by reason."),
     ("counterfoil_clicks_direct_total", "Clicks written past the shards."),
-    ("counterfoil_clicks_doubtful_total", "Clicks of which nobody knows whether they were written."),
+    ("counterfoil_clicks_doubtful_total", "Clicks that may or may not have been written."),
     ("counterfoil_clicks_lost_total", "Clicks that nothing could write; they are in the log."),
     ("counterfoil_clicks_recorded_total", "Clicks in the ledger."),
     ("counterfoil_counters_rebuilt_total", "Counters that did not equal their entries."),

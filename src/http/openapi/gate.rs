@@ -137,7 +137,8 @@ const OPERATIONS: &[Operation] = &[
     .answers(&[json(
         200,
         "`tenths`: ten counts of jobs by charged/held.",
-        r#"{"feature": "tokens", "cycle": "2026-10", "jobs": 120, "capped": 2, "expired": 1, "held": 120000, "charged": 96000,
+        r#"{"feature": "tokens", "cycle": "2026-10", "jobs": 120,
+        "capped": 2, "expired": 1, "held": 120000, "charged": 96000,
         "tenths": [0, 0, 1, 2, 5, 9, 20, 40, 30, 13]}"#,
     )]),
     route(Get, "/v1/budget", "Read a budget")

@@ -5,7 +5,8 @@ use super::Kind::{Id, Moment, Text, Word};
 use super::{Area, Operation, empty, items, json, may, must, route};
 
 const EVENT: &str = r#"{"id": "evt_0198", "event_id": "event_0198", "type": "customer.plan_changed",
-"account": "acme", "customer_id": "customer_0198", "status": "applied", "result": "the plan is pro", "seen": 1, "attempts": 1,
+"account": "acme", "customer_id": "customer_0198", "status": "applied",
+"result": "the plan is pro", "seen": 1, "attempts": 1,
 "next_at": null, "occurred_at": "2026-10-20T15:29:00.000Z",
 "received_at": "2026-10-20T15:29:01.000Z", "conflict": false,
 "receipts": [{"at": "2026-10-20T15:29:01.000Z", "sent_at": "2026-10-20T15:29:00.000Z",

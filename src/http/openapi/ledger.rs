@@ -27,9 +27,9 @@ const OPERATIONS: &[Operation] = &[
         )]),
     route(Post, "/v1/run/{job}", "Run a job of the cron, now")
         .details(
-            "sweeper, reporter, inbox, reconciler or plans; each with a summary of its own. Where the calls of one run are used \
-             up, `done` is false and the next call goes on. `account` and `dry_run` are the \
-             reconciler's.",
+            "sweeper, reporter, inbox, reconciler or plans; each with a summary of its own. Where \
+             the calls of one run are used up, `done` is false and the next call goes on. \
+             `account` and `dry_run` are the reconciler's.",
         )
         .query(&[may("account", Id, "Only this account.")])
         .body(&[
@@ -51,7 +51,7 @@ const OPERATIONS: &[Operation] = &[
         .list()
         .answers(&[items(
             "Newest first.",
-            r#"{"id": "evi_0198", "account": "acme", "feature": "clicks", "cycle": "2026-10",
+            r#"{"number": 7, "account": "acme", "feature": "clicks", "cycle": "2026-10",
             "agreement_id": "agreement_0198", "ledger": 5000, "counters": 5000, "base": 0,
             "sent": 4990, "provider": 4990, "verdict": "under_billed",
             "cause": "last_report_failed", "repaired_to": 5000, "read_back": 5000,
@@ -75,7 +75,12 @@ const OPERATIONS: &[Operation] = &[
     )
     .body(&[may("reason", Text, "Why.")])
     .answers(&[json(200, "Carried, once.", REVIEW)])
-        .problems(&["review_closed", "not_carried", "nothing_to_carry", "in_doubt"]),
+    .problems(&[
+        "review_closed",
+        "not_carried",
+        "nothing_to_carry",
+        "in_doubt",
+    ]),
     route(Post, "/v1/review/close", "Close several items")
         .body(&[must("ids", Ids, "Which."), must("reason", Text, "Why.")])
         .answers(&[json(
