@@ -14,7 +14,7 @@ await main(async () => {
     return;
   }
   say("building the simulation …");
-  await run("cargo", ["build", "--release", "--bin", "simulate"]);
+  await run("cargo", ["build", "--profile", "simulation", "--bin", "simulate"]);
   const { mixed } = await import("../tests/soak/mixed.mjs");
   // A new place in the line of seeds for each day, the same for each repeat of that day.
   const from = Math.floor(Date.now() / 86_400_000) * 1_000_000;
@@ -40,7 +40,7 @@ function minutesOf(words) {
 function simulate(minutes, from) {
   return new Promise((resolve, reject) => {
     const args = ["--minutes", `${minutes}`, "--from", `${from}`];
-    const child = spawn("target/release/simulate", args, { cwd: ROOT, env: ENV, stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn("target/simulation/simulate", args, { cwd: ROOT, env: ENV, stdio: ["ignore", "pipe", "inherit"] });
     let text = "";
     child.stdout.on("data", (chunk) => (text += chunk));
     child.once("error", reject);
