@@ -1,10 +1,12 @@
-//! RS256 in native code, in pure Rust.
+//! RS256 in native code, in pure Rust. jwt-simple makes the keys; it signs and verifies whole tokens
+//! only, so raw bytes go to the library that it is built on.
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 
-use ct_codecs::{Base64UrlSafeNoPadding, Decoder, Encoder};
-use serde_json::{Value, json};
+use ct_codecs::{Base64UrlSafeNoPadding, Decoder};
+use jwt_simple::prelude::RS256KeyPair;
+use serde_json::Value;
 use superboring::bn::BigNum;
 use superboring::hash::MessageDigest;
 use superboring::pkey::{PKey, Private, Public};
@@ -74,15 +76,7 @@ fn verified(n: &str, e: &str, message: &[u8], signature: &[u8]) -> Option<bool> 
 }
 
 fn generated() -> Option<String> {
-    let key = Rsa::<Private>::generate(2048).ok()?;
-    let text = |number: &BigNum| Base64UrlSafeNoPadding::encode_to_string(number.to_vec()).ok();
-    let jwk = json!({
-        "kty": "RSA", "alg": "RS256",
-        "n": text(&key.n())?, "e": text(&key.e())?, "d": text(&key.d())?,
-        "p": text(&key.p())?, "q": text(&key.q())?,
-        "dp": text(&key.dmp1()?)?, "dq": text(&key.dmq1()?)?, "qi": text(&key.iqmp()?)?,
-    });
-    Some(jwk.to_string())
+    Some(RS256KeyPair::generate(2048).ok()?.to_jwk())
 }
 
 fn signed(jwk: &str, message: &[u8]) -> Option<Vec<u8>> {

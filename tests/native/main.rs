@@ -20,6 +20,7 @@ mod gate_limits;
 mod inbox;
 mod inbox_desk;
 mod inbox_lanes;
+mod jwt_simple;
 mod links;
 mod meters;
 mod openapi;

@@ -2,7 +2,10 @@
 //!
 //! `cargo run --profile simulation --bin simulate -- --minutes 10`, or `-- --seed 17` to see one again.
 #![cfg(not(target_arch = "wasm32"))]
-#![allow(clippy::disallowed_methods, reason = "a tool measures time by the machine's clock")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a tool measures time by the machine's clock"
+)]
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -33,7 +36,10 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let size = Size { accounts: options.accounts, moments: options.moments };
+    let size = Size {
+        accounts: options.accounts,
+        moments: options.moments,
+    };
     let until = Instant::now() + Duration::from_secs(options.minutes * 60);
     let all = Stats::default();
     let mut seed = options.seed.unwrap_or(options.from);
