@@ -4,6 +4,7 @@
 use std::cell::Cell;
 
 use crate::accounts::memory::Remembered;
+use crate::gate;
 use crate::inbox;
 use crate::ledger::{clicks, cycles};
 use crate::links;
@@ -20,6 +21,8 @@ pub struct Isolate {
     pub accounts: Remembered,
     /// The provider's signing keys.
     pub signing_keys: inbox::keys::Remembered,
+    /// New jobs that travel to their account's object together.
+    pub admissions: gate::together::Travelling,
     /// Links, for redirects that ask no database.
     pub links: links::cache::Remembered,
     /// Clicks on their way.

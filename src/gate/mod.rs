@@ -26,6 +26,7 @@ pub mod object;
 pub mod rules;
 mod schema;
 mod store;
+pub mod together;
 mod view;
 pub mod wire;
 

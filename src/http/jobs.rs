@@ -11,11 +11,11 @@ use super::list::{Page, id_param};
 use super::reply::{Answer, Failure, Problem, Response};
 use crate::accounts::{Account, audit, store};
 use crate::fault::Fault;
-use crate::gate;
 use crate::gate::wire::{
     AdmitAsk, Admitted, Amounts, Ask, ChargeAsk, ChargedView, ExtendAsk, Given, JobView, ListAsk,
     RefusedView, SettleAsk, SettledView, Told,
 };
+use crate::gate::{self, together};
 use crate::moment;
 use crate::settings::{FeatureKind, Settings};
 use crate::units::{CallerKey, CycleName, FeatureName, JobId, Millis, SAFE_MAX, Step};
@@ -25,15 +25,10 @@ pub async fn create_job(call: Call) -> Answer {
     let account = call.account()?;
     let ask = admit_ask(call.fields()?, &call.world.settings)?;
     let account = with_fixed_anchor(&call, account).await?;
-    let jobs = vec![ask];
-    match told(&call, &account, Ask::Admit { jobs }).await? {
-        Told::Admitted(answers) => match answers.into_iter().next() {
-            Some(Admitted::New(job)) => Ok(Response::json(201, &job_json(&job))),
-            Some(Admitted::Same(job)) => Ok(Response::json(200, &job_json(&job))),
-            Some(Admitted::Refused(why)) => Err(problem(&why).into()),
-            None => Err(unexpected().into()),
-        },
-        _ => Err(unexpected().into()),
+    match together::admit(&call.world, &account, ask).await? {
+        Admitted::New(job) => Ok(Response::json(201, &job_json(&job))),
+        Admitted::Same(job) => Ok(Response::json(200, &job_json(&job))),
+        Admitted::Refused(why) => Err(problem(&why).into()),
     }
 }
 

@@ -684,3 +684,20 @@ fn the_lab_spends_200000_by_a_plain_check_and_80000_through_the_gate() {
     let refused = jobs.iter().find(|job| !gate(job)).unwrap();
     assert_eq!(refused["gate"]["left"], 20_000);
 }
+
+#[test]
+fn many_that_ask_at_once_travel_together_and_each_is_decided_on_its_own() {
+    let desk = Desk::new(100);
+    desk.job("reads-the-limit", 1);
+    let ask = |n: i64| {
+        let body = json!({"key": format!("k{}", n % 40), "feature": "tokens", "hold": 3});
+        desk.on_its_way("/v1/jobs", &body)
+    };
+    let told: Vec<(u16, Value)> = at_once((0..50).map(ask).collect())
+        .into_iter()
+        .flatten()
+        .collect();
+    let count = |status: u16| told.iter().filter(|(told, _)| *told == status).count();
+    assert_eq!((count(201), count(402), count(200)), (33, 7, 10));
+    assert_eq!(desk.taken(), (0, 100));
+}

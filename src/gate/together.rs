@@ -1,0 +1,189 @@
+//! Admissions of one account that arrive while a call to its object is under way travel together
+//! in the next one: each is decided on its own, all in one transaction.
+//!
+//! I/O that one request began completes for that request alone, so nobody awaits another's call:
+//! each looks at the shared result in pauses of its own. Whoever is not told in time, because the
+//! request that carried it is gone, asks alone; its key makes that the same job. A combined call
+//! that faults is repeated one by one.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+
+use super::wire::{AdmitAsk, Admitted, Ask, Told};
+use crate::accounts::Account;
+use crate::fault::Fault;
+use crate::limits::{ADMIT_TOGETHER_MAX, ADMIT_WAITING_MAX};
+use crate::units::AccountId;
+use crate::world::World;
+
+/// The first pause between two looks; doubled up to the longest.
+const LOOK_MS: u32 = 1;
+const LOOK_MS_MAX: u32 = 8;
+/// Without an answer for so long, a request asks alone.
+const PATIENCE_MS: u32 = 2_000;
+
+/// The admissions of this isolate that are on their way.
+#[derive(Default)]
+pub struct Travelling(RefCell<BTreeMap<AccountId, Line>>);
+
+/// Those of one account. It is forgotten with its last request.
+#[derive(Default)]
+struct Line {
+    tickets: u64,
+    present: usize,
+    waiting: VecDeque<(u64, AdmitAsk)>,
+    told: BTreeMap<u64, Fate>,
+    under_way: bool,
+}
+
+/// What became of an admission that another request carried.
+enum Fate {
+    Told(Box<Admitted>),
+    Failed(Fault),
+    /// The combined call faulted: ask alone.
+    Alone,
+}
+
+/// One request's place in its account's line; given up when it is dropped.
+struct Place<'a> {
+    travelling: &'a Travelling,
+    account_id: &'a AccountId,
+    ticket: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut lines = self.travelling.0.borrow_mut();
+        let Some(line) = lines.get_mut(self.account_id) else {
+            return;
+        };
+        line.present = line.present.saturating_sub(1);
+        line.told.remove(&self.ticket);
+        line.waiting.retain(|(ticket, _)| *ticket != self.ticket);
+        if line.present == 0 {
+            lines.remove(self.account_id);
+        }
+    }
+}
+
+/// Says that no call is under way any more, also where its request was given up.
+struct Lead<'a> {
+    travelling: &'a Travelling,
+    account_id: &'a AccountId,
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        if let Some(line) = self.travelling.0.borrow_mut().get_mut(self.account_id) {
+            line.under_way = false;
+        }
+    }
+}
+
+impl Travelling {
+    fn enter<'a>(&'a self, account_id: &'a AccountId, ask: &AdmitAsk) -> Option<Place<'a>> {
+        let mut lines = self.0.borrow_mut();
+        let line = lines.entry(account_id.clone()).or_default();
+        if line.waiting.len() >= ADMIT_WAITING_MAX {
+            return None;
+        }
+        line.tickets += 1;
+        line.present += 1;
+        line.waiting.push_back((line.tickets, ask.clone()));
+        Some(Place {
+            travelling: self,
+            account_id,
+            ticket: line.tickets,
+        })
+    }
+
+    fn fate(&self, place: &Place<'_>) -> Option<Fate> {
+        let mut lines = self.0.borrow_mut();
+        lines.get_mut(place.account_id)?.told.remove(&place.ticket)
+    }
+
+    /// Those that wait, for whoever carries them, where no call is under way.
+    fn lead(&self, account_id: &AccountId) -> Option<Vec<(u64, AdmitAsk)>> {
+        let mut lines = self.0.borrow_mut();
+        let line = lines.get_mut(account_id).filter(|line| !line.under_way)?;
+        let count = line.waiting.len().min(ADMIT_TOGETHER_MAX);
+        let together: Vec<_> = line.waiting.drain(..count).collect();
+        line.under_way = !together.is_empty();
+        line.under_way.then_some(together)
+    }
+
+    fn tell(&self, account_id: &AccountId, tickets: &[u64], fates: Vec<Fate>) {
+        if let Some(line) = self.0.borrow_mut().get_mut(account_id) {
+            line.told.extend(tickets.iter().copied().zip(fates));
+        }
+    }
+}
+
+/// Asks for a new job, together with others of the account that ask meanwhile.
+pub async fn admit(world: &World, account: &Account, ask: AdmitAsk) -> Result<Admitted, Fault> {
+    let travelling = &world.isolate.admissions;
+    let account_id = &account.account_id;
+    let Some(place) = travelling.enter(account_id, &ask) else {
+        return alone(world, account, ask).await;
+    };
+    let (mut waited, mut pause) = (0, LOOK_MS);
+    loop {
+        match travelling.fate(&place) {
+            Some(Fate::Told(answer)) => return Ok(*answer),
+            Some(Fate::Failed(fault)) => return Err(fault),
+            Some(Fate::Alone) => break,
+            None => {}
+        }
+        if waited >= PATIENCE_MS {
+            break;
+        }
+        if let Some(together) = travelling.lead(account_id) {
+            let _lead = Lead {
+                travelling,
+                account_id,
+            };
+            carry(world, account, together).await;
+        } else {
+            world.timer.pause(pause).await;
+            waited += pause;
+            pause = (pause * 2).min(LOOK_MS_MAX);
+        }
+    }
+    drop(place);
+    alone(world, account, ask).await
+}
+
+async fn carry(world: &World, account: &Account, together: Vec<(u64, AdmitAsk)>) {
+    let (tickets, jobs): (Vec<u64>, Vec<AdmitAsk>) = together.into_iter().unzip();
+    let count = jobs.len();
+    let fates = match ask_all(world, account, jobs).await {
+        Ok(answers) if answers.len() == count => {
+            let told = answers.into_iter().map(|one| Fate::Told(Box::new(one)));
+            told.collect()
+        }
+        Err(fault) if count == 1 => vec![Fate::Failed(fault)],
+        Ok(_) | Err(_) => tickets.iter().map(|_| Fate::Alone).collect(),
+    };
+    let travelling = &world.isolate.admissions;
+    travelling.tell(&account.account_id, &tickets, fates);
+}
+
+async fn alone(world: &World, account: &Account, ask: AdmitAsk) -> Result<Admitted, Fault> {
+    let answers = ask_all(world, account, vec![ask]).await?;
+    let first = answers.into_iter().next();
+    first.ok_or_else(|| Fault::unreadable("read the answer of an account", "no answer"))
+}
+
+async fn ask_all(
+    world: &World,
+    account: &Account,
+    jobs: Vec<AdmitAsk>,
+) -> Result<Vec<Admitted>, Fault> {
+    match super::ask(world, account, Ask::Admit { jobs }).await? {
+        Told::Admitted(answers) => Ok(answers),
+        _ => Err(Fault::unreadable(
+            "read the answer of an account",
+            "it is not what was asked",
+        )),
+    }
+}
