@@ -202,11 +202,11 @@ pub async fn run_order(
     );
     let mut steps = Vec::new();
     for (index, delivery) in order.iter().enumerate() {
-        let stops = index == stops_at;
-        let pipeline = room.deliver(*delivery, stops).await?;
+        let is_cut = index == stops_at;
+        let pipeline = room.deliver(*delivery, is_cut).await?;
         steps.push(Step {
             delivery: *delivery,
-            naive: naive.handle(*delivery, stops),
+            naive: naive.handle(*delivery, is_cut),
             pipeline,
         });
     }

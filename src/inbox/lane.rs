@@ -267,9 +267,8 @@ pub async fn commit(
     let mut statements = vec![guard(claimed)];
     statements.extend(effects);
     statements.extend(end_statements(claimed, end, now));
-    let fault = match world.db.batch(statements).await {
-        Ok(_) => return Ok(Committed::Done),
-        Err(fault) => fault,
+    let Err(fault) = world.db.batch(statements).await else {
+        return Ok(Committed::Done);
     };
     let look = Statement::new(
         "select (select token from lane where lane = ?1) as token, \

@@ -181,9 +181,10 @@ pub fn judge_unread(told: &Told, standing: &Standing) -> Unread {
         (Some(at), _) => at,
     };
     if told.kind == Kind::Ended {
-        return match names_other(told, standing) {
-            true => Unread::End(Verdict::Ignored(not_current(told))),
-            false => Unread::Wait,
+        return if names_other(told, standing) {
+            Unread::End(Verdict::Ignored(not_current(told)))
+        } else {
+            Unread::Wait
         };
     }
     let behind_read = standing.read_at.is_some_and(|read| at.at <= read);

@@ -48,8 +48,9 @@ pub fn grant(
         .map(|(feature, units)| {
             Statement::new(
                 "insert into grant_row \
-                 (account_id, cycle, feature, plan, units, granted_by, at_ms) values \
-                 (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict (account_id, cycle, feature, plan) do nothing",
+                 (account_id, cycle, feature, plan, units, granted_by, at_ms) \
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+                 on conflict (account_id, cycle, feature, plan) do nothing",
                 params![
                     account_id.as_str(),
                     cycle.as_str(),

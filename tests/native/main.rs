@@ -9,6 +9,7 @@
 #![allow(missing_docs)]
 
 mod accounts;
+mod alerts;
 mod auth;
 mod clicks;
 mod crash;

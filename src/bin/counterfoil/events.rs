@@ -80,7 +80,7 @@ impl List {
         ];
         for (name, value) in given {
             if let Some(value) = value {
-                path.push_str(&format!("&{name}={}", escaped(value)));
+                path = format!("{path}&{name}={}", escaped(value));
             }
         }
         let answer = client.get(&path).await?;
