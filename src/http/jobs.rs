@@ -208,7 +208,7 @@ pub async fn settle_job(call: Call) -> Answer {
                 let id = call.world.mint("aud_")?;
                 let (actor, why) = (&caller.name, reason.as_deref());
                 let account_id = Some(&account.account_id);
-                let row = audit::row(call.now, &id, actor, "settle_job", &job_id, account_id, why);
+                let row = audit::row(call.now, &id, actor, "job.settle", &job_id, account_id, why);
                 call.world.db.batch(vec![row]).await?;
             }
             Ok(Response::json(200, &settled_json(&view)))

@@ -30,7 +30,8 @@ async fn load(world: &World, page: &Page, now: Millis) -> Result<Overview, Failu
     let control = one(
         db,
         "select (select count(*) from account where demo = 0) as accounts, \
-         (select count(*) from link) as links, \
+         (select count(*) from link l join account a on a.account_id = l.account_id \
+         where a.demo = 0) as links, \
          (select count(*) from account where payment = 'overdue' and demo = 0) as overdue, \
          (select count(*) from alert where next_at_ms is not null) as alerts",
     )
@@ -96,7 +97,9 @@ async fn features(ledger: &dyn Db) -> Result<Vec<(String, i64, i64)>, Fault> {
 }
 
 async fn events(db: &dyn Db) -> Result<Vec<(String, i64)>, Fault> {
-    let sql = "select status, count(*) as events from event group by status order by status";
+    let sql = "select e.status as status, count(*) as events from event e \
+        left join account a on a.customer_id = e.customer_id where coalesce(a.demo, 0) = 0 \
+        group by e.status order by e.status";
     let rows = db.query(Statement::new(sql, vec![])).await?;
     rows.iter()
         .map(|row| Ok((row.text("status")?.to_owned(), row.int("events")?)))

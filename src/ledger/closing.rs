@@ -273,9 +273,9 @@ pub async fn leave_audit(world: &World, item: &Item, by: &By<'_>) -> Result<(), 
         return Ok(());
     }
     let action = if outcome == "carried" {
-        "carry"
+        "review.carry"
     } else {
-        "close_review"
+        "review.close"
     };
     let account = item.account.clone().and_then(AccountId::new);
     let row = audit::row(

@@ -155,7 +155,7 @@ async fn leave_audit(
             correction.recorded_at,
             &audit_id,
             actor,
-            "correct",
+            "entry.correct",
             ask.entry_id.as_str(),
             Some(&account.account_id),
             Some(&ask.reason),

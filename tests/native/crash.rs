@@ -161,7 +161,7 @@ fn a_correction_and_its_audit_row_are_there_once_after_any_crash() {
             assert_eq!(entries(&machine), 2, "statement {nth} failed {when:?}");
             let total = "select total as n from counter";
             assert_eq!(number(&machine.ledger, total), 6);
-            let audit = "select count(*) as n from audit where action = 'correct'";
+            let audit = "select count(*) as n from audit where action = 'entry.correct'";
             assert_eq!(
                 number(&machine.control, audit),
                 1,

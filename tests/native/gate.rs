@@ -510,7 +510,7 @@ fn an_operator_settles_with_a_reason_that_the_audit_keeps() {
         .as_array()
         .unwrap()
         .iter()
-        .find(|row| row["action"] == "settle_job");
+        .find(|row| row["action"] == "job.settle");
     assert_eq!(row.unwrap()["reason"], "worker is gone");
 }
 

@@ -248,7 +248,9 @@ fn a_correction_takes_back_up_to_what_is_left_and_is_one_row() {
     let audit = get(&machine, "/v1/audit?account=a");
     let corrections = audit["items"].as_array().unwrap().iter();
     assert_eq!(
-        corrections.filter(|row| row["action"] == "correct").count(),
+        corrections
+            .filter(|row| row["action"] == "entry.correct")
+            .count(),
         2
     );
 }
