@@ -3,6 +3,7 @@
 use counterfoil::accounts::store;
 use counterfoil::native::executor::block_on;
 use counterfoil::native::machine::{Machine, request};
+use counterfoil::ports::{Db, Statement};
 use counterfoil::units::AccountId;
 use serde_json::{Value, json};
 
@@ -553,4 +554,44 @@ fn the_button_reads_the_plan_now() {
     );
     fail(&machine, "plan", "error");
     assert_eq!(machine.call("POST", "/v1/account/sync", &key, &NONE).0, 503);
+}
+
+#[test]
+fn what_is_remembered_of_an_account_never_stands_in_the_way_of_a_change() {
+    let machine = machine();
+    make(&machine, &json!({"id": "a"}));
+    let job = |key: &str| {
+        let body = json!({"key": key, "feature": "tokens", "hold": 1});
+        machine.call("POST", "/v1/jobs?account=a", BACKEND, &body)
+    };
+    let patch = |body: Value| machine.call("PATCH", "/v1/accounts/a", OPERATOR, &body).0;
+    assert_eq!(code(&job("k1")), (503, "limit_unknown"));
+    // A customer works at once, although the account was asked about before.
+    assert_eq!(patch(json!({"customer_id": "customer_1"})), 200);
+    machine.advance(6_000);
+    assert_eq!(job("k1").0, 201);
+    // So does a rate, although the account is now remembered.
+    assert_eq!(job("k2").0, 201);
+    assert_eq!(patch(json!({"jobs_per_minute": 2})), 200);
+    assert_eq!(code(&job("k3")), (429, "rate_limited"));
+    assert_eq!(patch(json!({"jobs_per_minute": null})), 200);
+    assert_eq!(job("k3").0, 201);
+    // And the first admission has fixed the anchor for everybody.
+    assert_eq!(patch(json!({"starts_at": "2026-10-20T00:00:00Z"})), 409);
+}
+
+#[test]
+fn a_rate_changed_elsewhere_is_in_force_within_the_cache_time() {
+    let machine = machine();
+    make(&machine, &json!({"id": "a", "customer_id": "customer_1"}));
+    let job = |key: &str| {
+        let body = json!({"key": key, "feature": "tokens", "hold": 1});
+        machine.call("POST", "/v1/jobs?account=a", BACKEND, &body).0
+    };
+    assert_eq!(job("k1"), 201);
+    let sql = "update account set jobs_per_minute = 1 where account_id = 'a'";
+    block_on(Db::query(&machine.control, Statement::new(sql, vec![]))).expect("it runs");
+    assert_eq!(job("k2"), 201);
+    machine.advance(30_000);
+    assert_eq!(job("k3"), 429);
 }
