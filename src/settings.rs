@@ -133,7 +133,7 @@ const PLANS: &str = r#"{"free":{"credits":10},"pro":{"credits":500}}"#;
 impl Settings {
     /// Reads every setting through `get`, which gives the text of a variable or secret.
     pub fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Self, Fault> {
-        let quiet = quiet_hours(get("QUIET_HOURS"))?;
+        let quiet = quiet_hours(get("QUIET_HOURS").as_deref())?;
         let get = |name: &str| get(name).filter(|text| !text.trim().is_empty());
         let number = |name: &'static str, default: i64, min: i64, max: i64| match get(name) {
             None => Ok(default),
@@ -283,8 +283,8 @@ fn time_of_day(text: Option<String>) -> Result<i64, Fault> {
     parsed.ok_or_else(|| wrong("NIGHTLY_AT", "a time such as 02:00"))
 }
 
-fn quiet_hours(text: Option<String>) -> Result<Option<i64>, Fault> {
-    match text.as_deref().map(str::trim) {
+fn quiet_hours(text: Option<&str>) -> Result<Option<i64>, Fault> {
+    match text.map(str::trim) {
         None => Ok(Some(48)),
         Some("" | "off") => Ok(None),
         Some(text) => (text.parse::<i64>().ok())

@@ -122,7 +122,6 @@ impl Machine {
         let background = Rc::new(Queue::default());
         let log = Rc::new(Lines::default());
         let parts = Parts {
-            gear: Rc::clone(&gear),
             settings,
             db: gear.db("DB", Rc::new(control.clone())),
             ledger: gear.db("LEDGER_0", Rc::new(ledger.clone())),
@@ -134,6 +133,7 @@ impl Machine {
             background: Rc::<Queue>::clone(&background),
             timer: gear.timer(),
             log: Rc::<Lines>::clone(&log),
+            gear,
         };
         let world = parts.world();
         objects.world.replace(Some(Rc::clone(&world)));

@@ -41,7 +41,7 @@ fn value_of(value: ValueRef<'_>) -> Result<Value, String> {
     match value {
         ValueRef::Null => Ok(Value::Null),
         ValueRef::Integer(value) => Ok(Value::Int(value)),
-        ValueRef::Real(value) if value.trunc() == value && value.abs() <= SAFE_MAX as f64 => {
+        ValueRef::Real(value) if value.fract() == 0.0 && value.abs() <= SAFE_MAX as f64 => {
             Ok(Value::Int(value as i64))
         }
         ValueRef::Real(value) => Err(format!("{value} is not a safe integer")),

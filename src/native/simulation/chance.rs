@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats exactly: SplitMix64 (Steele, Lea, Flood, 2014).
+//! Random numbers that a seed repeats exactly: `SplitMix64` (Steele, Lea, Flood, 2014).
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ impl Chance {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,7 +22,7 @@ impl Chance {
     /// A number below `bound`, which is at least 1.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
-        usize::try_from(self.next() % bound).unwrap_or(0)
+        usize::try_from(self.draw() % bound).unwrap_or(0)
     }
 
     /// A number from `low` to `high`, both included.
