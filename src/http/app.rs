@@ -182,7 +182,7 @@ fn dispatch(endpoint: Endpoint, call: Call) -> Later<'static, Answer> {
         Endpoint::Overview => Box::pin(super::overview::overview(call)),
         Endpoint::Lab => Box::pin(super::lab_page::lab(call)),
         Endpoint::RunLab => Box::pin(super::lab_page::run_lab(call)),
-        Endpoint::ReconcilePage => Box::pin(super::pages::reconcile_page(call)),
+        Endpoint::ReconcilePage => Box::pin(super::reconcile_page::reconcile_page(call)),
         Endpoint::EngineRoom => Box::pin(super::events_page::engine_room(call)),
         Endpoint::RunEngineRoom => Box::pin(super::events_page::run_engine_room(call)),
         Endpoint::LinksPage => Box::pin(super::links_page::links_page(call)),
@@ -246,14 +246,4 @@ fn dispatch(endpoint: Endpoint, call: Call) -> Later<'static, Answer> {
         Endpoint::StandInControl => Box::pin(super::standin::stand_in_control(call)),
         Endpoint::ShortLink => Box::pin(super::redirect::short_link(call)),
     }
-}
-
-/// For routes whose feature has not landed.
-pub fn unbuilt(call: &Call) -> Answer {
-    Err(Problem::new(
-        503,
-        "unavailable",
-        format!("{} is not served.", call.spec.pattern),
-    )
-    .into())
 }

@@ -20,6 +20,7 @@ pub mod openapi;
 pub mod operations;
 pub mod overview;
 pub mod pages;
+pub mod reconcile_page;
 pub mod redirect;
 pub mod reply;
 pub mod request;

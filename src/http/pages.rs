@@ -1,6 +1,6 @@
 //! The pages: load view structs, hand them to `crate::pages`.
 
-use super::app::{Call, unbuilt};
+use super::app::Call;
 use super::reply::{Answer, Problem, Response};
 use crate::pages;
 
@@ -20,11 +20,6 @@ pub fn instead(problem: &Problem, request_id: &str) -> Response {
 /// `GET /`
 pub async fn home(_: Call) -> Answer {
     Ok(Response::see_other("/app"))
-}
-
-/// `GET /app/reconcile`
-pub async fn reconcile_page(call: Call) -> Answer {
-    unbuilt(&call)
 }
 
 /// `GET /app/style.css`

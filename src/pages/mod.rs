@@ -12,6 +12,7 @@ mod jobs;
 mod lab;
 mod links;
 mod overview;
+mod reconcile;
 mod signin;
 
 pub use account::{AccountView, BudgetLine, KeyLine, account};
@@ -23,6 +24,7 @@ pub use jobs::{BusyLine, JobLine, JobsView, RefusalLine, busy_accounts, jobs};
 pub use lab::{LabLine, LabView, lab};
 pub use links::{DayLine, LinkLine, LinksView, links, links_of_whom};
 pub use overview::{AccountLine, Counts, Overview, overview};
+pub use reconcile::{EvidenceLine, MeterLine, ReconcileView, ReviewLine, reconcile};
 pub use signin::{no_page, sign_in};
 
 /// `/app/style.css`

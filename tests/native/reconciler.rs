@@ -557,3 +557,27 @@ fn an_unknown_job_or_account_is_404_and_an_unknown_field_422() {
         422
     );
 }
+
+#[test]
+fn the_page_shows_numbers_verdicts_and_what_waits_and_escapes_all_of_it() {
+    let bench = reported(1000, &[]);
+    bench.move_meter(574);
+    bench.run("reconciler");
+    let page = |target: &str| {
+        let request = counterfoil::native::machine::request("GET", target, OPERATOR, &Value::Null);
+        let answer = bench.machine.handle(request);
+        (answer.status, String::from_utf8(answer.body).expect("text"))
+    };
+    let (status, text) = page("/app/reconcile?account=a");
+    assert_eq!(status, 200, "{text}");
+    for shown in [
+        "under_billed",
+        "meter_moved_by_other",
+        "Dry run",
+        "574",
+        "Nothing waits",
+    ] {
+        assert!(text.contains(shown), "{shown}");
+    }
+    assert_eq!(page("/app/reconcile?account=%3Cscript%3E").0, 200);
+}
