@@ -10,22 +10,18 @@ use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
 
-use crate::accounts::store;
 use crate::fault::Fault;
-use crate::ledger::billed::{self, Billed, CurrentAgreement, cycle_named};
-use crate::ledger::carry::look_at_closed;
-use crate::ledger::evidence::Evidence;
-use crate::ledger::meter::{Held, How, Pass, Subject, Written};
-use crate::ledger::meter_rules::{Cause, Facts, Outcome, Turn, Verdict, judge};
-use crate::ledger::meter_store::{self, Pair};
+use crate::ledger::billed::{self, Billed};
+use crate::ledger::compare::{Comparer, Seen};
+use crate::ledger::meter::Pass;
+use crate::ledger::meter_rules::Verdict;
+use crate::ledger::meter_store::Pair;
 use crate::ledger::totals::{self, Sum};
-use crate::ledger::turn_guard::{self, write_guarded};
 use crate::ledger::{feeds, runs};
 use crate::parallel;
 use crate::params;
 use crate::ports::{Later, Statement};
-use crate::tally;
-use crate::units::{AccountId, Delta, Millis, Units};
+use crate::units::{AccountId, Millis};
 use crate::world::{Calls, World};
 
 /// Accounts in one page, and how many are worked on at once.
@@ -100,26 +96,6 @@ impl Summary {
         }
         self.repaired += i64::from(seen.is_repaired);
         self.failed += i64::from(seen.is_failed);
-    }
-}
-
-/// What became of one pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
-    verdict: Verdict,
-    was_marked: bool,
-    is_repaired: bool,
-    is_failed: bool,
-}
-
-impl Seen {
-    const fn only(verdict: Verdict, was_marked: bool) -> Self {
-        Self {
-            verdict,
-            was_marked,
-            is_repaired: false,
-            is_failed: false,
-        }
     }
 }
 
@@ -320,7 +296,12 @@ impl<'a> Run<'a> {
 
     /// One account's failure stops nobody else's.
     async fn isolated(&self, sum: &Sum, billed: &Billed, is_complete: bool) -> Option<Seen> {
-        match self.pair(sum, billed, is_complete).await {
+        let comparer = Comparer {
+            world: self.world,
+            pass: &self.pass,
+            is_dry: self.is_dry,
+        };
+        match comparer.pair(sum, billed, is_complete).await {
             Ok(seen) => seen,
             Err(fault) => {
                 let fields = json!({"account": sum.pair.account_id.as_str(),
@@ -332,315 +313,5 @@ impl<'a> Run<'a> {
                 })
             }
         }
-    }
-
-    async fn pair(
-        &self,
-        sum: &Sum,
-        billed: &Billed,
-        is_complete: bool,
-    ) -> Result<Option<Seen>, Fault> {
-        let now = self.world.now();
-        let cycle = cycle_named(&billed.account.anchors, &sum.pair.cycle);
-        let Some(cycle) = cycle.filter(|cycle| cycle.starts_at <= now && !sum.is_archived) else {
-            return Ok(None);
-        };
-        let mut sum = sum.clone();
-        let counters = sum.counters;
-        if is_complete && !self.is_dry && sum.counters != sum.ledger {
-            self.rebuild(&sum.pair, now).await?;
-            sum.version += 1;
-            sum.counters = sum.ledger;
-        }
-        let agreement = billed.agreement.as_ref();
-        if !is_complete {
-            return match agreement {
-                None => Ok(None),
-                Some(agreement) => self.incomplete(&sum, counters, agreement).await.map(Some),
-            };
-        }
-        if cycle.ends_at <= now {
-            let since = agreement.map(|agreement| agreement.first_seen);
-            let verdict = look_at_closed(self.world, &sum, since, &cycle, self.is_dry).await?;
-            return Ok(verdict.map(|verdict| Seen::only(verdict, false)));
-        }
-        let feature = self.world.settings.feature(&sum.pair.feature);
-        let (Some(agreement), Some(feature)) = (agreement, feature) else {
-            return Ok(None);
-        };
-        if !billed.account.anchor_fixed && !self.is_dry && sum.version > 0 {
-            store::fix_anchor(&*self.world.db, &billed.account.account_id, now).await?;
-        }
-        let subject = Subject {
-            pair: sum.pair.clone(),
-            provider_key: feature.provider_key.clone(),
-            cycle,
-            agreement: agreement.clone(),
-            meter: sum.meter.clone(),
-        };
-        let open = OpenPair {
-            run: self,
-            was_marked: is_marked(&sum, &subject),
-            sum,
-            counters,
-        };
-        open.look(subject).await.map(Some)
-    }
-
-    async fn rebuild(&self, pair: &Pair, now: Millis) -> Result<(), Fault> {
-        let batch = vec![
-            totals::rebuild(pair, now),
-            tally::add("counterfoil_counters_rebuilt_total", 1),
-        ];
-        self.world.ledger.batch(batch).await?;
-        let fields = json!({"account": pair.account_id.as_str(),
-            "feature": pair.feature.as_str(), "cycle": pair.cycle.as_str()});
-        self.world.log.line("warn", "counter.rebuilt", fields);
-        Ok(())
-    }
-
-    async fn incomplete(
-        &self,
-        sum: &Sum,
-        counters: Delta,
-        agreement: &CurrentAgreement,
-    ) -> Result<Seen, Fault> {
-        let mut facts = facts_of(sum, None);
-        facts.complete = false;
-        let (verdict, cause) = judge(&facts);
-        let found = Said {
-            facts,
-            verdict,
-            cause,
-            sent: None,
-            read_back: None,
-        };
-        self.note(sum, counters, agreement, &found, vec![]).await?;
-        Ok(Seen::only(verdict, false))
-    }
-
-    /// The evidence of one comparison, with what else is stored in the same batch.
-    async fn note(
-        &self,
-        sum: &Sum,
-        counters: Delta,
-        agreement: &CurrentAgreement,
-        said: &Said,
-        mut statements: Vec<Statement>,
-    ) -> Result<(), Fault> {
-        if self.is_dry {
-            return Ok(());
-        }
-        let evidence = Evidence {
-            pair: sum.pair.clone(),
-            agreement_id: Some(agreement.agreement_id.to_string()),
-            facts: said.facts,
-            counters,
-            verdict: said.verdict,
-            cause: said.cause,
-            repaired_to: said.sent,
-            read_back: said.read_back,
-            at: self.world.now(),
-        };
-        statements.push(evidence.add());
-        if said.verdict.is_drift() {
-            let name = format!(
-                "counterfoil_drift_total{{verdict=\"{}\"}}",
-                said.verdict.name()
-            );
-            statements.push(tally::add(&name, 1));
-        }
-        self.world.ledger.batch(statements).await?;
-        Ok(())
-    }
-}
-
-/// What is said of a comparison.
-struct Said {
-    facts: Facts,
-    verdict: Verdict,
-    cause: Option<Cause>,
-    sent: Option<Units>,
-    read_back: Option<Delta>,
-}
-
-/// The pair is marked while its current meter is missing or knows an older version.
-fn is_marked(sum: &Sum, subject: &Subject) -> bool {
-    match subject.current_meter() {
-        Some(meter) => sum.version > meter.reported,
-        None => sum.version > 0,
-    }
-}
-
-/// The facts as they were loaded, without a lease.
-fn facts_of(sum: &Sum, provider: Option<Delta>) -> Facts {
-    let meter = sum.meter.as_ref();
-    Facts {
-        ledger: sum.ledger,
-        base: meter.and_then(|m| m.base).unwrap_or(Delta::ZERO),
-        sent: meter.and_then(|m| m.sent),
-        provider,
-        complete: true,
-        closed: false,
-        last: meter.and_then(|m| m.last_outcome),
-        in_doubt: meter.is_some_and(|m| m.in_doubt),
-        base_is_new: false,
-    }
-}
-
-/// A pair of an open cycle, with its agreement.
-struct OpenPair<'a> {
-    run: &'a Run<'a>,
-    sum: Sum,
-    counters: Delta,
-    was_marked: bool,
-}
-
-impl OpenPair<'_> {
-    async fn look(&self, mut subject: Subject) -> Result<Seen, Fault> {
-        let run = self.run;
-        let mut turn = subject.turn(run.world.now());
-        if turn == Turn::Ended && !run.is_dry {
-            turn_guard::refresh(run.world, &run.pass, &mut subject).await?;
-            turn = subject.turn(run.world.now());
-        }
-        if turn == Turn::Differs && !run.is_dry {
-            turn_guard::differs(run.world, &run.pass, &mut subject).await?;
-        }
-        // A meter of another period than our cycle says nothing about it.
-        if turn != Turn::Open {
-            return self.unreadable(&subject).await;
-        }
-        let Some(said) = self.compare(&subject).await? else {
-            return self.unreadable(&subject).await;
-        };
-        let is_held = self
-            .sum
-            .meter
-            .as_ref()
-            .is_some_and(|m| m.review_id.is_some());
-        if said.verdict == Verdict::Match || run.is_dry || is_held {
-            return self.said(&subject, &said).await;
-        }
-        let written = write_guarded(run.world, &run.pass, &mut subject, How::Reconcile).await?;
-        self.after_write(&subject, said, written).await
-    }
-
-    /// Reads the meter without a lease: where it holds what it should, nobody needs to wait.
-    /// `None` where it cannot be read.
-    async fn compare(&self, subject: &Subject) -> Result<Option<Said>, Fault> {
-        let world = self.run.world;
-        let agreement = &subject.agreement.agreement_id;
-        let read = world.provider.read_meter(agreement, &subject.provider_key);
-        let Ok(provider) = read.await else {
-            return Ok(None);
-        };
-        let mut facts = facts_of(&self.sum, Some(provider));
-        if subject.current_meter().is_none() {
-            let Some(base) = self.next_base() else {
-                return Ok(None);
-            };
-            facts = Facts {
-                base,
-                sent: None,
-                last: None,
-                in_doubt: false,
-                base_is_new: self.sum.meter.is_some(),
-                ..facts
-            };
-        }
-        let (verdict, cause) = judge(&facts);
-        Ok(Some(Said {
-            facts,
-            verdict,
-            cause,
-            sent: None,
-            read_back: None,
-        }))
-    }
-
-    /// What the base of a meter that is not made yet will be, as far as it is known.
-    fn next_base(&self) -> Option<Delta> {
-        match &self.sum.meter {
-            None => Some(Delta::ZERO),
-            Some(last) => {
-                let held = crate::ledger::meter_rules::holds(last.held, last.is_doubtful())?;
-                last.base.unwrap_or(Delta::ZERO).plus(held)
-            }
-        }
-    }
-
-    async fn after_write(
-        &self,
-        subject: &Subject,
-        said: Said,
-        written: Written,
-    ) -> Result<Seen, Fault> {
-        if let Some(found) = written.found {
-            let is_repaired =
-                written.outcome == Some(Outcome::Confirmed) && written.read_back.is_some();
-            let said = Said {
-                facts: found.facts,
-                verdict: found.verdict,
-                cause: found.cause,
-                sent: written.sent.filter(|_| is_repaired),
-                read_back: written.read_back,
-            };
-            let seen = self.said(subject, &said).await?;
-            let is_failed = said.verdict.is_drift() && !is_repaired;
-            if is_failed {
-                self.complain(subject, &written);
-            }
-            return Ok(Seen {
-                is_repaired,
-                is_failed,
-                ..seen
-            });
-        }
-        // Somebody else has it. Where its last report is known to have failed, what was read
-        // tells of a real difference; otherwise it may just be changing.
-        let failed = said.facts.in_doubt || said.facts.last == Some(Outcome::Unknown);
-        if written.held == Some(Held::Busy) && failed {
-            return self.said(subject, &said).await;
-        }
-        Ok(Seen::only(Verdict::Unreadable, self.was_marked))
-    }
-
-    fn complain(&self, subject: &Subject, written: &Written) {
-        let outcome = written.outcome.map(Outcome::name);
-        let fields = json!({"account": subject.pair.account_id.as_str(),
-            "feature": subject.pair.feature.as_str(), "cycle": subject.pair.cycle.as_str(),
-            "outcome": outcome, "read_back": written.read_back.map(Delta::get)});
-        self.run
-            .world
-            .log
-            .line("error", "reconciler.not_repaired", fields);
-    }
-
-    async fn said(&self, subject: &Subject, said: &Said) -> Result<Seen, Fault> {
-        let mut with = Vec::new();
-        if let (Some(meter), Some(read)) = (subject.current_meter(), said.facts.provider)
-            && said.sent.is_none()
-        {
-            let now = self.run.world.now();
-            with.push(meter_store::note_idle_read(&subject.pair, meter, read, now));
-        }
-        let agreement = &subject.agreement;
-        self.run
-            .note(&self.sum, self.counters, agreement, said, with)
-            .await?;
-        Ok(Seen::only(said.verdict, self.was_marked))
-    }
-
-    async fn unreadable(&self, subject: &Subject) -> Result<Seen, Fault> {
-        let facts = facts_of(&self.sum, None);
-        let said = Said {
-            facts,
-            verdict: Verdict::Unreadable,
-            cause: None,
-            sent: None,
-            read_back: None,
-        };
-        self.said(subject, &said).await
     }
 }

@@ -20,6 +20,7 @@ pub mod billed;
 pub mod carry;
 pub mod clicks;
 pub mod closing;
+pub mod compare;
 pub mod correction;
 pub mod cycles;
 pub mod entries;

@@ -22,6 +22,7 @@ mod inbox;
 mod inbox_desk;
 mod inbox_lanes;
 mod jwt_simple;
+mod interleave;
 mod links;
 mod meters;
 mod openapi;

@@ -579,5 +579,6 @@ fn the_page_shows_numbers_verdicts_and_what_waits_and_escapes_all_of_it() {
     ] {
         assert!(text.contains(shown), "{shown}");
     }
-    assert_eq!(page("/app/reconcile?account=%3Cscript%3E").0, 200);
+    assert_eq!(page("/app/reconcile?account=").0, 200);
+    assert_eq!(page("/app/reconcile?account=%3Cscript%3E").0, 404);
 }
