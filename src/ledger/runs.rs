@@ -1,8 +1,8 @@
 //! The numbers of the runs, by which a `LEDGER_0` that was put back is recognised.
 //!
-//! Each reporter run writes its number first to `LEDGER_0`, then to DB. So the first is never behind,
-//! unless it was restored: then meters it does not remember may have been written, and entries may
-//! be missing. Nothing is written until every object has handed it what it lacks.
+//! Each reporter run writes its number first to `LEDGER_0`, then to DB. So the first is never
+//! behind, unless it was restored: then meters it does not remember may have been written, and
+//! entries may be missing. Nothing is written until every object has handed it what it lacks.
 
 use super::meter_rules::was_restored;
 use crate::fault::Fault;
