@@ -7,6 +7,7 @@ use super::rules::{self, Began, Refused};
 use super::{Account, AnchorSource, audit, store};
 use crate::cycle::{Anchor, cycle_at};
 use crate::fault::Fault;
+use crate::inbox::lane;
 use crate::params;
 use crate::plans::sync::First;
 use crate::ports::{Rows, Statement};
@@ -162,7 +163,7 @@ fn customer_statements(
 
 /// The account as it now stands; what somebody else did meanwhile is a refusal.
 async fn settled(
-    world: &World,
+    world: &Rc<World>,
     id: &AccountId,
     new_customer: Option<&CustomerId>,
     moved: bool,
@@ -183,6 +184,9 @@ async fn settled(
     }
     if new_customer.is_some() && account.customer_id.as_ref() != new_customer {
         return Ok(Err(Refused::CustomerFixed));
+    }
+    if new_customer.is_some() {
+        lane::wake_new_account(world, &account);
     }
     Ok(Ok(account))
 }

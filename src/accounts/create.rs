@@ -9,6 +9,7 @@ use super::rules::{self, Began, Refused};
 use super::{Account, AnchorSource, audit, store};
 use crate::cycle::Anchor;
 use crate::fault::Fault;
+use crate::inbox::lane;
 use crate::plans::sync::{First, SyncFault, first};
 use crate::ports::Statement;
 use crate::provider::ProviderFault;
@@ -81,7 +82,10 @@ pub async fn create(world: &Rc<World>, asked: &Asked, actor: &str) -> Result<Cre
     let (text, key) = keys::make(world, &account.account_id, None)?;
     let statements = statements(world, &account, asked, first.as_ref(), &key, actor)?;
     match world.db.batch(statements).await {
-        Ok(_) => Ok(Created::New(account, text)),
+        Ok(_) => {
+            lane::wake_new_account(world, &account);
+            Ok(Created::New(account, text))
+        }
         // Somebody was quicker, or the answer was lost: the database says which.
         Err(fault) => {
             let stored = keys::find_of(&*world.db, &account.account_id, &key.key_id).await?;

@@ -263,10 +263,14 @@ async fn unread(
         Unread::Wait => {
             let steps = &world.settings.retry_seconds;
             let wait_ms = rules::outage_wait(claimed.outages, steps, spread(world)?);
+            let told_ms = match fault {
+                ProviderFault::RateLimited { wait_ms } => *wait_ms,
+                _ => 0,
+            };
             let end = End {
                 status: "failed",
                 result: format!("the provider cannot be read: {fault:?}"),
-                next_at: Some(world.now().after(wait_ms)),
+                next_at: Some(world.now().after(wait_ms.max(told_ms))),
                 attempts: claimed.attempts.saturating_sub(1),
                 outages: claimed.outages.saturating_add(1),
             };

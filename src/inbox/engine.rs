@@ -30,6 +30,8 @@ use crate::world::World;
 
 /// The plan that is bought.
 const PRO: &str = "pro";
+/// What the customers of demonstrations are called: they are left out of the counts.
+pub const DEMO_PREFIX: &str = "customer_demo";
 /// Between two deliveries: longer than a lease.
 const STEP_MS: i64 = 60_000;
 /// The first delivery comes so long before now.
@@ -244,7 +246,7 @@ impl Room {
             clock: stepped,
             ..(**world).clone()
         });
-        let customer = CustomerId::new(world.mint("customer_demo")?)
+        let customer = CustomerId::new(world.mint(DEMO_PREFIX)?)
             .ok_or_else(|| Fault::unavailable("open the Engine Room", "no customer"))?;
         let asked = Asked {
             customer_id: Some(customer.clone()),

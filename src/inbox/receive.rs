@@ -66,6 +66,10 @@ pub async fn intake(world: &Rc<World>, body: &Body, webhook_id: Option<&str>) ->
     let Body::Whole(bytes) = body else {
         return Ok(Err(Refused::TooLarge));
     };
+    let kinde = &world.settings.kinde;
+    if !world.settings.has_stand_in() && kinde.domain.is_none() && kinde.jwks_url.is_none() {
+        return Err(Fault::not_configured("KINDE_DOMAIN"));
+    }
     let token = match token::parse(bytes) {
         Ok(token) => token,
         Err(refused) => return Ok(Err(refused)),

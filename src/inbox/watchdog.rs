@@ -156,7 +156,7 @@ pub async fn ask_again(world: &Rc<World>, account_id: &AccountId) {
     }
 }
 
-/// Empties bodies after 30 days; ids, facts and results stay.
+/// Empties bodies after 30 days, ids, facts and results stay; forgets alerts that were sent then.
 async fn empty_bodies(world: &World) -> Result<i64, Fault> {
     let empty = Statement::new(
         "update event set body = null where id in (select id from event where body is not null \
@@ -164,7 +164,12 @@ async fn empty_bodies(world: &World) -> Result<i64, Fault> {
          order by received_at_ms limit cast(?2 as integer)) returning id",
         params![world.now().after(-BODY_MS), BODIES_PER_RUN],
     );
-    let rows = world.db.query(empty).await?;
+    let told = Statement::new(
+        "delete from alert where sent_at_ms <= ?1",
+        params![world.now().after(-BODY_MS)],
+    );
+    let results = world.db.batch(vec![empty, told]).await?;
+    let rows = results.first().map(Vec::as_slice).unwrap_or_default();
     Ok(i64::try_from(rows.len()).unwrap_or(0))
 }
 
