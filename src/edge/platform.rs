@@ -1,5 +1,6 @@
 //! The small ports: clock, random ids, work after the answer, and the log.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,16 +22,31 @@ impl Clock for PlatformClock {
     }
 }
 
-/// The platform's random numbers.
+/// The platform's random numbers. They are fetched by the kilobyte, because each fetch is a call
+/// out of the module; none is given twice.
 pub struct PlatformIds;
+
+/// How many ids one fetch is enough for.
+const DRAWN_AT_ONCE: usize = 64;
+
+thread_local! {
+    static DRAWN: RefCell<Vec<[u8; 16]>> = const { RefCell::new(Vec::new()) };
+}
 
 impl Ids for PlatformIds {
     fn random(&self) -> Result<[u8; 16], Fault> {
-        let mut bytes = [0; 16];
-        match getrandom::fill(&mut bytes) {
-            Ok(()) => Ok(bytes),
-            Err(error) => Err(Fault::unavailable("read random bytes", error)),
+        if let Some(bytes) = DRAWN.with_borrow_mut(Vec::pop) {
+            return Ok(bytes);
         }
+        let mut fresh = [[0; 16]; DRAWN_AT_ONCE];
+        getrandom::fill(fresh.as_flattened_mut())
+            .map_err(|error| Fault::unavailable("read random bytes", error))?;
+        DRAWN
+            .with_borrow_mut(|drawn| {
+                drawn.extend_from_slice(&fresh);
+                drawn.pop()
+            })
+            .ok_or_else(|| Fault::unavailable("read random bytes", "none came"))
     }
 }
 

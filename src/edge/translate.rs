@@ -3,20 +3,38 @@
 
 use js_sys::Uint8Array;
 use wasm_bindgen::JsValue;
-use worker::web_sys::{self, ResponseInit};
+use wasm_bindgen::prelude::wasm_bindgen;
+use worker::web_sys;
 
 use super::{body, js};
 use crate::http::reply::Response;
 use crate::http::request::{Body, Method, Request};
 use crate::limits::BODY_BYTES_MAX;
 
+#[wasm_bindgen(module = "/src/edge/crossing.js")]
+extern "C" {
+    #[wasm_bindgen(catch)]
+    fn head(request: &web_sys::Request) -> Result<String, JsValue>;
+
+    #[wasm_bindgen(catch)]
+    fn answer(
+        status: u16,
+        lines: &str,
+        body: Option<Uint8Array>,
+    ) -> Result<web_sys::Response, JsValue>;
+}
+
 /// A request as the router sees it.
 pub async fn request(incoming: &web_sys::Request) -> Result<Request, JsValue> {
-    let method = Method::parse(&incoming.method());
-    let url = incoming.url();
-    let (origin, path, query) = split(&url);
-    let headers = body::headers(&incoming.headers())?;
-    let country = js::text_member(&js::member(incoming, "cf"), "country");
+    let head = head(incoming)?;
+    let mut lines = head.split('\n');
+    let method = Method::parse(lines.next().unwrap_or_default());
+    let (origin, path, query) = split(lines.next().unwrap_or_default());
+    let country = lines.next().filter(|text| !text.is_empty());
+    let mut headers = Vec::new();
+    while let (Some(name), Some(value)) = (lines.next(), lines.next()) {
+        headers.push((name.to_owned(), value.to_owned()));
+    }
     let body = match method {
         Method::Get | Method::Head | Method::Options => Body::Whole(Vec::new()),
         _ => read(incoming, &headers).await?,
@@ -29,7 +47,7 @@ pub async fn request(incoming: &web_sys::Request) -> Result<Request, JsValue> {
         headers,
         body,
         peer: None,
-        country,
+        country: country.map(str::to_owned),
     };
     request.peer = request.header("cf-connecting-ip").map(str::to_owned);
     Ok(request)
@@ -65,15 +83,20 @@ fn split(url: &str) -> (&str, &str, &str) {
 }
 
 /// An answer as the platform sends it. A header that it does not take is an error.
-pub fn response(answer: &Response) -> Result<web_sys::Response, JsValue> {
-    let headers = web_sys::Headers::new()?;
-    for (name, value) in &answer.headers {
-        headers.append(name, value)?;
+pub fn response(given: &Response) -> Result<web_sys::Response, JsValue> {
+    let mut lines = String::new();
+    for (name, value) in &given.headers {
+        if value.contains(['\n', '\r']) {
+            return Err(JsValue::from_str("a header with a line break"));
+        }
+        for word in [name, value] {
+            if !lines.is_empty() {
+                lines.push('\n');
+            }
+            lines.push_str(word);
+        }
     }
-    let init = ResponseInit::new();
-    init.set_status(answer.status);
-    init.set_headers(&headers);
     // 204 and 304 may have no body at all, not even an empty one.
-    let body = (!answer.body.is_empty()).then(|| Uint8Array::from(answer.body.as_slice()));
-    web_sys::Response::new_with_opt_js_u8_array_and_init(body.as_ref(), &init)
+    let body = (!given.body.is_empty()).then(|| Uint8Array::from(given.body.as_slice()));
+    answer(given.status, &lines, body)
 }

@@ -249,8 +249,12 @@ pub fn find(method: Method, path: &str) -> Found {
     } else {
         method
     };
+    // Short links are by far the most requests, and no other route can be meant by their path.
+    let is_code = matches!(segments.as_slice(), [one] if !RESERVED.contains(&one.as_str()));
+    let in_question = |spec: &&Spec| spec.pattern.starts_with("/{") == is_code;
     for literal in [true, false] {
-        for spec in ROUTES.iter().filter(|spec| is_literal(spec) == literal) {
+        let specs = ROUTES.iter().filter(in_question);
+        for spec in specs.filter(|spec| is_literal(spec) == literal) {
             let Some(values) = matched(spec.pattern, &segments) else {
                 continue;
             };

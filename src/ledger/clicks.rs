@@ -37,6 +37,8 @@ const PATIENCE_MS: u32 = 2_000;
 /// The first pause between two looks at the shared result; doubled up to the longest.
 const LOOK_MS: u32 = 8;
 const LOOK_MS_MAX: u32 = 128;
+/// For how long an isolate's clicks go to one shard.
+const STEADY_MS: i64 = 10_000;
 /// Pauses between tries to learn the click's cycle.
 const CYCLE_PAUSES_MS: [u32; 3] = [100, 500, 2_000];
 
@@ -70,6 +72,8 @@ struct Shared {
     /// Who carries, and since when: it may be gone without a word.
     carrier: Option<(u64, Millis)>,
     carriers: u64,
+    /// Where this isolate's clicks go for now, and since when.
+    shard: Option<(u32, Millis)>,
     /// Sums that could not be written yet.
     uncounted: BTreeMap<String, i64>,
 }
@@ -162,7 +166,9 @@ async fn travel(world: &Rc<World>, parcel: &ClickWire) -> bool {
         if fate != Some(Fate::OnItsWay) || waited >= PATIENCE_MS {
             let mut shared = shared.borrow_mut();
             shared.watched.remove(id);
-            shared.waiting.retain(|waiting| waiting.entry.id != id);
+            if fate != Some(Fate::Written) {
+                shared.waiting.retain(|waiting| waiting.entry.id != id);
+            }
             return fate == Some(Fate::Written);
         }
         if let Some(number) = take_the_lead(world) {
@@ -208,7 +214,7 @@ async fn carry(world: &Rc<World>) {
             return;
         }
         let mut by_shard: BTreeMap<u32, Vec<ClickWire>> = BTreeMap::new();
-        let any = random_shard(world);
+        let any = steady_shard(world);
         for parcel in together {
             let number = visitors_shard(world, &parcel).unwrap_or(any);
             by_shard.entry(number).or_default().push(parcel);
@@ -267,9 +273,11 @@ async fn ask_shard(world: &Rc<World>, parcels: &[ClickWire], shard: u32) -> Resu
         clicks: parcels.to_vec(),
         tallies: tallies.clone(),
     };
+    let message = serde_json::to_string(&ask);
+    let message = message.map_err(|e| Fault::unreadable("write a message to a shard", e))?;
     let outcome = world
         .objects
-        .ask(ObjectName::LedgerShard(shard), json!(ask).to_string())
+        .ask(ObjectName::LedgerShard(shard), message)
         .await
         .and_then(|answer| {
             serde_json::from_str::<Recorded>(&answer)
@@ -277,6 +285,7 @@ async fn ask_shard(world: &Rc<World>, parcels: &[ClickWire], shard: u32) -> Resu
         });
     if outcome.is_err() {
         keep_sums(world, tallies);
+        world.isolate.clicks.0.borrow_mut().shard = None;
     }
     outcome.map(|_| ())
 }
@@ -341,8 +350,24 @@ fn random_shard(world: &World) -> u32 {
     number % world.settings.shards
 }
 
+/// A shard chosen at random, and kept for a while: an isolate that spread its clicks over all
+/// shards would make each of them send a batch a second for a handful of rows. Many isolates
+/// spread by themselves.
+fn steady_shard(world: &World) -> u32 {
+    let now = world.now();
+    let known = world.isolate.clicks.0.borrow().shard;
+    if let Some((shard, since)) = known
+        && now.since(since).abs() < STEADY_MS
+    {
+        return shard;
+    }
+    let shard = random_shard(world);
+    world.isolate.clicks.0.borrow_mut().shard = Some((shard, now));
+    shard
+}
+
 fn shard_of(world: &World, parcel: &ClickWire) -> u32 {
-    visitors_shard(world, parcel).unwrap_or_else(|| random_shard(world))
+    visitors_shard(world, parcel).unwrap_or_else(|| steady_shard(world))
 }
 
 fn keep_sums(world: &World, sums: BTreeMap<String, i64>) {
