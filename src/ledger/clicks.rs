@@ -27,16 +27,20 @@ use crate::world::World;
 /// The feature that a click is usage of.
 pub const FEATURE: &str = "clicks";
 /// Clicks that travel in one message at most.
-const TOGETHER_MAX: usize = 200;
+const TOGETHER_MAX: usize = 400;
+/// For so long a message gathers clicks before it goes: a shard commits to its disk once for all
+/// of them, and redirects do not wait behind a commit for each few.
+const GATHER_MS: u32 = 20;
 /// Clicks that wait in one isolate at most; beyond, each sends itself.
 const WAITING_MAX: usize = 5_000;
 /// Messages that one request carries for others before it is done.
 const ROUNDS_MAX: u32 = 20;
 /// Without confirmation for so long, a click sends itself.
 const PATIENCE_MS: u32 = 2_000;
-/// The first pause between two looks at the shared result; doubled up to the longest.
-const LOOK_MS: u32 = 8;
-const LOOK_MS_MAX: u32 = 128;
+/// The first pause between two looks at the shared result, about what gathering and writing take;
+/// doubled up to the longest.
+const LOOK_MS: u32 = 40;
+const LOOK_MS_MAX: u32 = 160;
 /// For how long an isolate's clicks go to one shard.
 const STEADY_MS: i64 = 10_000;
 /// Pauses between tries to learn the click's cycle.
@@ -205,6 +209,7 @@ fn take_the_lead(world: &World) -> Option<u64> {
 async fn carry(world: &Rc<World>) {
     let memory = &world.isolate.clicks.0;
     for _ in 0..ROUNDS_MAX {
+        world.timer.pause(GATHER_MS).await;
         let together: Vec<ClickWire> = {
             let mut shared = memory.borrow_mut();
             let count = shared.waiting.len().min(TOGETHER_MAX);

@@ -4,6 +4,7 @@
 //! reporter and the reconciler run, and sent, redirected, recorded, ledger and meter are compared.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -46,6 +47,27 @@ enum Answered {
     Broken { in_flight: u64 },
 }
 
+/// What the provider has of the account's clicks in the current cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Metered {
+    /// The account has no agreement, and so no meter.
+    Nowhere,
+    /// A meter was not read.
+    Unread,
+    /// All meters of the cycle together.
+    Holds(i64),
+}
+
+impl fmt::Display for Metered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nowhere => f.write_str("none: the account has no agreement"),
+            Self::Unread => f.write_str("not read"),
+            Self::Holds(total) => total.fmt(f),
+        }
+    }
+}
+
 /// What the ledger has of the link in the current cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Figures {
@@ -83,10 +105,7 @@ impl LoadClicks {
             ("gross", now.gross.to_string()),
             ("net", now.net.to_string()),
             ("ledger", ledger.to_string()),
-            (
-                "meter",
-                meter.map_or("none".to_owned(), |total| total.to_string()),
-            ),
+            ("meter", meter.to_string()),
             ("rate", format!("{}/s", rate(self.clicks, took))),
             ("p50", milliseconds(percentile(&latencies, 50))),
             ("p95", milliseconds(percentile(&latencies, 95))),
@@ -186,7 +205,7 @@ impl LoadClicks {
         answers: &[Answered],
         redirected: u64,
         recorded: i64,
-        (ledger, meter): (i64, Option<i64>),
+        (ledger, meter): (i64, Metered),
     ) -> bool {
         let mut right = redirected == self.clicks;
         let mut statuses: BTreeMap<u16, u64> = BTreeMap::new();
@@ -214,7 +233,7 @@ impl LoadClicks {
             println!("recorded differs from redirected: {recorded} and {redirected}");
             right = false;
         }
-        if meter.is_some_and(|total| total != ledger) || (meter.is_none() && ledger != 0) {
+        if !matches!(meter, Metered::Nowhere) && meter != Metered::Holds(ledger) {
             println!("ledger and meter differ");
             right = false;
         }
@@ -248,30 +267,32 @@ async fn account_of(client: &Client, code: &str) -> Result<String, Failed> {
     }
 }
 
-/// The ledger's total of the account's clicks in its newest cycle, and what the cycle's meters
-/// hold together; none where no meter was read.
-async fn totals(client: &Client, account: &str) -> Result<(i64, Option<i64>), Failed> {
+/// The account's clicks in the current cycle, and what the cycle's meters hold together.
+async fn totals(client: &Client, account: &str) -> Result<(i64, Metered), Failed> {
+    let account = escaped(account);
+    let usage = client
+        .get(&format!("/v1/usage?feature=clicks&account={account}"))
+        .await?;
+    let total = usage.get("total").and_then(Value::as_i64);
+    let total = total.ok_or_else(|| Failed("the usage has no total".to_owned()))?;
+    let cycle = text(&usage, "cycle");
     let page = client
-        .get(&format!(
-            "/v1/meters?limit=500&account={}",
-            escaped(account)
-        ))
+        .get(&format!("/v1/meters?limit=500&account={account}"))
         .await?;
     let items = page.get("items").and_then(Value::as_array);
-    let clicks = items.into_iter().flatten();
-    let clicks: Vec<&Value> = clicks
-        .filter(|meter| text(meter, "feature") == "clicks")
-        .collect();
-    let newest = clicks.iter().map(|meter| text(meter, "cycle")).max();
-    let in_cycle = |meter: &&&Value| Some(text(meter, "cycle")) == newest;
-    let number = |meter: &Value, name: &str| meter.get(name).and_then(Value::as_i64);
-    let mut in_newest = clicks.iter().filter(in_cycle).peekable();
-    let ledger = in_newest.peek().and_then(|meter| number(meter, "ledger"));
-    let held: Vec<i64> = in_newest
-        .filter_map(|meter| number(meter, "provider"))
-        .collect();
-    let meter = (!held.is_empty()).then(|| held.iter().sum());
-    Ok((ledger.unwrap_or(0), meter))
+    let ours = |meter: &&Value| text(meter, "feature") == "clicks" && text(meter, "cycle") == cycle;
+    let meters: Vec<&Value> = items.into_iter().flatten().filter(ours).collect();
+    if meters.is_empty() {
+        return Ok((total, Metered::Nowhere));
+    }
+    let held = meters
+        .iter()
+        .map(|meter| meter.get("provider").and_then(Value::as_i64));
+    let held: Option<Vec<i64>> = held.collect();
+    Ok((
+        total,
+        held.map_or(Metered::Unread, |held| Metered::Holds(held.iter().sum())),
+    ))
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
