@@ -476,3 +476,15 @@ fn where_the_database_fails_at_the_insert_the_answer_is_not_200() {
             .all(|event| event["status"] == "applied")
     );
 }
+
+#[test]
+fn without_a_configured_tenant_nothing_is_ever_taken() {
+    let desk = Desk::new(&[("PROVIDER", "kinde")]);
+    for body in ["", "x", "e30.e30.e30"] {
+        assert_eq!(
+            desk.post(body.as_bytes(), "w"),
+            (503, "not_configured".to_owned())
+        );
+    }
+    assert_eq!(desk.count("select count(*) as n from event"), 0);
+}

@@ -806,3 +806,75 @@ fn a_read_that_began_earlier_never_overwrites_a_later_one() {
     assert!(block_on(world.db.batch(prepared.statements)).is_err());
     assert_eq!(desk.plan("a").0, "pro");
 }
+
+#[test]
+fn one_fact_told_under_four_ids_is_four_events_and_one_effect() {
+    let desk = Desk::new(&[]);
+    desk.customer("customer_a", &json!({"plan": "pro"}));
+    desk.account("a");
+    for _ in 0..4 {
+        let event = desk.send(
+            "customer.payment_succeeded",
+            "a",
+            &json!({"data": {"amount": 7}}),
+        );
+        assert_eq!(desk.end(&event).0, "applied");
+    }
+    assert_eq!(desk.events("&account=a").len(), 4);
+    let grants = "select count(*) as n from grant_row where account_id = 'a'";
+    assert_eq!(desk.count(grants), 1);
+}
+
+#[test]
+fn a_backlog_of_two_hours_is_applied_and_not_passed_over_for_its_age() {
+    let desk = Desk::new(&[]);
+    desk.account("a");
+    desk.machine.advance(1000);
+    desk.customer("customer_a", &json!({"plan": "pro"}));
+    let plan = desk.sign(
+        "customer.plan_changed",
+        "a",
+        &json!({"data": {"plan": {"key": "pro"}}}),
+    );
+    let paid = desk.sign("customer.payment_succeeded", "a", &json!({}));
+    desk.machine.advance(2 * 3_600_000);
+    for jwt in [paid, plan] {
+        assert_eq!(desk.post(jwt.as_bytes(), "w").0, 200);
+    }
+    assert!(
+        desk.events("")
+            .iter()
+            .all(|event| event["status"] == "applied")
+    );
+    assert_eq!(desk.plan("a"), ("pro".to_owned(), 500));
+}
+
+#[test]
+fn an_apply_that_fails_once_stays_with_its_attempt_and_error_and_a_later_run_applies_it() {
+    let (faults, desk) = faulty();
+    let id = pro_with_three_events(&desk).remove(0);
+    let others = "update event set status = 'skipped', next_at_ms = null where type <> \
+        'customer.agreement_created'";
+    desk.sql(others);
+    // The claim passes, the first statement behind it does not.
+    faults.fail_at(2, When::Before, Then::GoesOn);
+    block_on(lane::run(&desk.machine.world(), "customer_a")).expect("it goes on");
+    faults.mend();
+    let first = desk.ok("GET", &format!("/v1/events/{}", id), &Json::Null);
+    assert_eq!(
+        (first["status"].as_str(), first["attempts"].as_i64()),
+        (Some("failed"), Some(1))
+    );
+    assert!(
+        first["result"]
+            .as_str()
+            .is_some_and(|text| !text.is_empty())
+    );
+    assert!(first["next_at"].is_string());
+    desk.minutes(1);
+    let first = desk.ok("GET", &format!("/v1/events/{}", id), &Json::Null);
+    assert_eq!(
+        (first["status"].as_str(), first["attempts"].as_i64()),
+        (Some("applied"), Some(2))
+    );
+}
