@@ -17,6 +17,7 @@ mod desk;
 mod engine_room;
 mod feed;
 mod gate;
+mod gate_crash;
 mod gate_limits;
 mod inbox;
 mod inbox_desk;
