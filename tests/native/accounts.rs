@@ -1,6 +1,8 @@
 //! Accounts: made once, changed by rule, with keys and an audit (api.md, "Accounts").
 
 use counterfoil::accounts::store;
+use counterfoil::http::request::Method;
+use counterfoil::http::route::{Access, ROUTES};
 use counterfoil::native::executor::block_on;
 use counterfoil::native::machine::{Machine, request};
 use counterfoil::ports::{Db, Statement};
@@ -594,4 +596,30 @@ fn a_rate_changed_elsewhere_is_in_force_within_the_cache_time() {
     assert_eq!(job("k2"), 201);
     machine.advance(30_000);
     assert_eq!(job("k3"), 429);
+}
+
+#[test]
+fn every_page_is_whole_and_runs_no_script_but_our_own() {
+    let machine = machine();
+    make(&machine, &json!({"id": "id", "customer_id": "customer_1"}));
+    let pages = ROUTES.iter().filter(|spec| {
+        spec.method == Method::Get && (spec.access == Access::Page || spec.pattern == "/docs")
+    });
+    for spec in pages {
+        let target = spec.pattern.replace(['{', '}'], "");
+        let answer = machine.handle(request("GET", &target, OPERATOR, &NONE));
+        assert_eq!(answer.status, 200, "{target}");
+        let policy = answer.header("content-security-policy").unwrap_or_default();
+        assert!(policy.contains("script-src 'self'"), "{target}: {policy}");
+        let text = String::from_utf8(answer.body).expect("text");
+        assert!(text.ends_with("</html>"), "{target}");
+        assert!(
+            !text.contains("<script>") && !text.contains("onclick"),
+            "{target}"
+        );
+        assert!(
+            !text.contains("style=\""),
+            "{target}: the policy forbids inline style"
+        );
+    }
 }
