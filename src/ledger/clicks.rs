@@ -152,6 +152,16 @@ async fn parcel_of(world: &Rc<World>, click: &Click) -> Result<ClickWire, Fault>
     })
 }
 
+/// A request's eye on its own click; taken away also where the request ends before the click does,
+/// so that nothing of it stays. The click itself goes on waiting for whoever carries.
+struct Watch<'a>(&'a Travelling, &'a str);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.0.borrow_mut().watched.remove(self.1);
+    }
+}
+
 /// Travels with the other clicks of this isolate; gives whether the click is known to be written.
 async fn travel(world: &Rc<World>, parcel: &ClickWire) -> bool {
     let id = parcel.entry.id.as_str();
@@ -164,12 +174,12 @@ async fn travel(world: &Rc<World>, parcel: &ClickWire) -> bool {
         shared.waiting.push_back(parcel.clone());
         shared.watched.insert(id.to_owned(), Fate::OnItsWay);
     }
+    let _watch = Watch(&world.isolate.clicks, id);
     let (mut waited, mut look) = (0, LOOK_MS);
     loop {
         let fate = shared.borrow().watched.get(id).copied();
         if fate != Some(Fate::OnItsWay) || waited >= PATIENCE_MS {
             let mut shared = shared.borrow_mut();
-            shared.watched.remove(id);
             if fate != Some(Fate::Written) {
                 shared.waiting.retain(|waiting| waiting.entry.id != id);
             }
