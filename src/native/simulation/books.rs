@@ -71,8 +71,6 @@ pub struct AccountBook {
     pub customer_id: String,
     /// The highest token limit that was ever in force.
     pub limit_max: i64,
-    /// The plan that the provider holds.
-    pub plan: String,
 }
 
 /// Everything that the auditor knows by itself.

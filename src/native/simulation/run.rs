@@ -92,7 +92,6 @@ fn found_accounts(world: &Rc<World>, accounts: u64) {
         let book = AccountBook {
             customer_id,
             limit_max: 10_000,
-            plan: "free".to_owned(),
         };
         world.books.borrow_mut().accounts.insert(id, book);
     }
