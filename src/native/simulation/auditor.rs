@@ -96,6 +96,7 @@ pub fn at_rest(world: &Rc<World>) -> Result<(), Fault> {
     clicks_are_there_at_most_once(world)?;
     events_have_ended(world)?;
     plans_are_the_providers(world);
+    meters_are_the_ledgers(world);
     Ok(())
 }
 
@@ -228,7 +229,7 @@ fn events_have_ended(world: &World) -> Result<(), Fault> {
 
 /// Invariant 9, and the promise that a customer who paid is not left on the wrong plan. What the
 /// provider holds is asked of the provider: a change that came late is a change too.
-fn plans_are_the_providers(world: &World) -> Result<(), Fault> {
+fn plans_are_the_providers(world: &World) {
     let accounts = world.books.borrow().accounts.clone();
     let call = |method: &str, target: &str, body: &Json| {
         world
@@ -253,5 +254,59 @@ fn plans_are_the_providers(world: &World) -> Result<(), Fault> {
         }
         world.books.borrow_mut().broken.extend(broken);
     }
-    Ok(())
+}
+
+/// Invariant 7: in the running cycle the meters of a feature add up to the ledger, but where a
+/// person must look first.
+fn meters_are_the_ledgers(world: &World) {
+    let accounts: Vec<String> = world.books.borrow().accounts.keys().cloned().collect();
+    let list = |target: String| {
+        let (_, body) = world
+            .machine
+            .call("GET", &target, super::world::OPERATOR, &Json::Null);
+        body["items"].as_array().cloned().unwrap_or_default()
+    };
+    for account in accounts {
+        let target = format!("/v1/accounts/{account}");
+        let (_, own) = world
+            .machine
+            .call("GET", &target, super::world::OPERATOR, &Json::Null);
+        let reviews = list(format!("/v1/review?account={account}"));
+        let mut sums: BTreeMap<String, (i64, i64)> = BTreeMap::new();
+        let mut held = std::collections::BTreeSet::new();
+        for meter in list(format!("/v1/meters?account={account}")) {
+            if meter["cycle"] != own["cycle"]["name"] {
+                continue;
+            }
+            let feature = meter["feature"].as_str().unwrap_or_default().to_owned();
+            let sum = sums.entry(feature.clone()).or_default();
+            sum.0 = meter["ledger"].as_i64().unwrap_or(0);
+            // A replaced meter that was never read holds what was last confirmed.
+            let holds = meter["provider"].as_i64().or(meter["sent"].as_i64());
+            sum.1 += holds.unwrap_or(0);
+            // Somebody moved a replaced meter above the ledger: no total below zero is ever sent.
+            if meter["base"].as_i64() > meter["ledger"].as_i64() {
+                world.stats().count("meters_below_zero");
+                held.insert(feature);
+            }
+        }
+        for (feature, (ledger, provider)) in sums {
+            if held.contains(&feature) {
+                continue;
+            }
+            if reviews.iter().any(|item| item["feature"] == json!(feature)) {
+                world.stats().count("meters_held_for_review");
+                continue;
+            }
+            world.stats().count("meters_proven");
+            if ledger != provider {
+                let meters = json!(list(format!("/v1/meters?account={account}")));
+                let evidence = json!(list(format!("/v1/evidence?account={account}&limit=3")));
+                let what = format!(
+                    "{account} {feature}: ledger {ledger}, meters {provider}: {meters} {evidence}"
+                );
+                world.books.borrow_mut().complain(what);
+            }
+        }
+    }
 }
