@@ -11,6 +11,7 @@ use std::rc::Rc;
 use serde_json::{Value as Json, json};
 
 use crate::fault::Fault;
+use crate::inbox::alerts;
 use crate::ledger::billed::{self, Billed};
 use crate::ledger::compare::{Comparer, Seen};
 use crate::ledger::meter::Pass;
@@ -18,6 +19,7 @@ use crate::ledger::meter_rules::Verdict;
 use crate::ledger::meter_store::Pair;
 use crate::ledger::totals::{self, Sum};
 use crate::ledger::{feeds, runs};
+use crate::moment;
 use crate::parallel;
 use crate::params;
 use crate::ports::{Later, Statement};
@@ -294,6 +296,21 @@ impl<'a> Run<'a> {
             .collect()
     }
 
+    /// Drift is alerted once a day for each pair; an alert that cannot be raised stops nothing.
+    async fn alert(&self, sum: &Sum, seen: Seen) {
+        let (pair, now) = (&sum.pair, self.world.now());
+        let day = now.get().div_euclid(moment::DAY_MS);
+        let subject = format!("{}/{}/{}/{day}", pair.account_id, pair.feature, pair.cycle);
+        let detail = json!({"account": pair.account_id.as_str(),
+            "feature": pair.feature.as_str(), "cycle": pair.cycle.as_str(),
+            "verdict": seen.verdict.name()});
+        let alert = alerts::raise("drift", &subject, &detail, now);
+        if let Err(fault) = self.world.db.query(alert).await {
+            let fields = json!({"subject": subject, "cause": fault.to_string()});
+            self.world.log.line("error", "reconciler.no_alert", fields);
+        }
+    }
+
     /// One account's failure stops nobody else's.
     async fn isolated(&self, sum: &Sum, billed: &Billed, is_complete: bool) -> Option<Seen> {
         let comparer = Comparer {
@@ -302,7 +319,12 @@ impl<'a> Run<'a> {
             is_dry: self.is_dry,
         };
         match comparer.pair(sum, billed, is_complete).await {
-            Ok(seen) => seen,
+            Ok(seen) => {
+                if let Some(seen) = seen.filter(|seen| !self.is_dry && seen.is_drift()) {
+                    self.alert(sum, seen).await;
+                }
+                seen
+            }
             Err(fault) => {
                 let fields = json!({"account": sum.pair.account_id.as_str(),
                     "feature": sum.pair.feature.as_str(), "cause": fault.to_string()});

@@ -46,6 +46,15 @@ impl Seen {
             is_failed: false,
         }
     }
+
+    /// Whether it differed though nothing was marked.
+    pub const fn is_drift(self) -> bool {
+        let differs = matches!(
+            self.verdict,
+            Verdict::ClosedCycleDrift | Verdict::OverBilled | Verdict::UnderBilled
+        );
+        differs && !self.was_marked
+    }
 }
 
 /// What all comparisons of one run share.
