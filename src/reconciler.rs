@@ -34,6 +34,8 @@ const AT_ONCE: usize = 5;
 const CALLS_PER_PAGE: u32 = 12;
 /// See [`CALLS_PER_PAGE`].
 const CALLS_PER_FEATURE: u32 = 14;
+/// What reading an account's agreement again may cost.
+const CALLS_PER_REFRESH: u32 = 20;
 
 /// Which pass it is: each goes on where its last run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,7 +243,7 @@ impl<'a> Run<'a> {
 
     fn calls_per_account(&self) -> u32 {
         let features = u32::try_from(self.world.settings.features.len()).unwrap_or(1);
-        2 + features * CALLS_PER_FEATURE
+        2 + CALLS_PER_REFRESH + features * CALLS_PER_FEATURE
     }
 
     /// Looks at these accounts; gives how many of their objects are behind.

@@ -27,8 +27,10 @@ use crate::world::{Calls, World};
 const PAGE_ROWS: i64 = 100;
 /// What one page costs beside its meters, and what is kept back for the end of the run.
 const CALLS_PER_PAGE: u32 = 16;
-/// What one meter may cost: make, claim, two reads, write, confirm; an agreement read again.
+/// What one meter may cost: make, claim, read, write, confirm.
 const CALLS_PER_METER: u32 = 7;
+/// What reading an agreement again may cost: ticket, read, facts, batch, and loading it.
+const CALLS_PER_REFRESH: u32 = 20;
 /// Agreements looked at in one statement.
 const AGREEMENT_ROWS: i64 = 500;
 /// How far a clock of another invocation may be behind: agreements read so long ago are looked at
@@ -146,8 +148,19 @@ impl Run<'_> {
         let accounts = accounts_of(marks.iter().map(|mark| &mark.pair));
         let billed = billed::load(&*self.world.db, &accounts).await?;
         let (mut subjects, mut notes) = (Vec::new(), Vec::new());
+        let mut cost = 0;
         for mark in marks {
             let (subject, wait_until) = self.subject(&mark, &billed, now);
+            let is_ended = |subject: &Subject| subject.turn(now) == Turn::Ended;
+            cost += CALLS_PER_METER;
+            if subject.as_ref().is_some_and(is_ended) {
+                cost += CALLS_PER_REFRESH;
+            }
+            if cost > left && !notes.is_empty() {
+                // What does not fit is not tried: the next run begins with it.
+                summary.done = false;
+                break;
+            }
             notes.push(Note {
                 pair: mark.pair,
                 at: wait_until,

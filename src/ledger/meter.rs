@@ -178,7 +178,13 @@ pub async fn write(
     let number = open(world, subject).await?;
     let token = world.mint("tok_")?;
     let now = world.now();
-    let statement = store::claim(&subject.pair, number, &token, now, pass.run);
+    let statement = store::claim(
+        &subject.pair,
+        number,
+        subject.agreement.period.starts_at,
+        &token,
+        (now, pass.run),
+    );
     let rows = world.ledger.query(statement).await?;
     let Some(claim) = store::claimed(&rows, token, now)? else {
         return Ok(Written::held(Held::Busy));

@@ -205,10 +205,18 @@ pub fn create(pair: &Pair, number: i64, agreement: &str, start: Option<Millis>) 
 /// The conditional update by which one sender gets the meter, with version and total as they are
 /// in the same moment. Nobody gets it while another lease runs, an item must be closed first, a
 /// later meter exists, a 429 is being waited for, or the ledger lies behind the run `run`.
-pub fn claim(pair: &Pair, number: i64, token: &str, now: Millis, run: i64) -> Statement {
+/// A period's start that has become known is noted.
+pub fn claim(
+    pair: &Pair,
+    number: i64,
+    period_start: Option<Millis>,
+    token: &str,
+    (now, run): (Millis, i64),
+) -> Statement {
     Statement::new(
         "update meter set token = ?5, lease_until_ms = ?6, claims = claims + 1, \
-         in_doubt = case when token is not null then 1 else in_doubt end \
+         in_doubt = case when token is not null then 1 else in_doubt end, \
+         period_start_ms = coalesce(period_start_ms, ?9) \
          where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 \
          and (token is null or lease_until_ms <= ?7) and review_id is null \
          and not exists (select 1 from meter l where l.account_id = ?1 and l.feature = ?2 \
@@ -219,7 +227,10 @@ pub fn claim(pair: &Pair, number: i64, token: &str, now: Millis, run: i64) -> St
            and c.cycle = ?3), 0) as version, \
          coalesce((select c.total from counter c where c.account_id = ?1 and c.feature = ?2 \
            and c.cycle = ?3), 0) as total",
-        pair.params(number, params![token, now.after(SEND_LEASE_MS), now, run]),
+        pair.params(
+            number,
+            params![token, now.after(SEND_LEASE_MS), now, run, period_start],
+        ),
     )
 }
 

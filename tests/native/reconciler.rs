@@ -582,3 +582,61 @@ fn the_page_shows_numbers_verdicts_and_what_waits_and_escapes_all_of_it() {
     assert_eq!(page("/app/reconcile?account=").0, 200);
     assert_eq!(page("/app/reconcile?account=%3Cscript%3E").0, 404);
 }
+
+/// Shards that do not answer while they are cut off.
+#[derive(Clone, Default)]
+struct CutOff(std::rc::Rc<std::cell::Cell<bool>>);
+
+struct Reach {
+    cut_off: CutOff,
+    plain: std::rc::Rc<dyn counterfoil::ports::Objects>,
+}
+
+impl counterfoil::native::machine::Gear for CutOff {
+    fn objects(
+        &self,
+        plain: std::rc::Rc<dyn counterfoil::ports::Objects>,
+    ) -> std::rc::Rc<dyn counterfoil::ports::Objects> {
+        let cut_off = self.clone();
+        std::rc::Rc::new(Reach { cut_off, plain })
+    }
+}
+
+impl counterfoil::ports::Objects for Reach {
+    fn ask(
+        &self,
+        object: counterfoil::ports::ObjectName,
+        message: String,
+    ) -> counterfoil::ports::Later<'_, Result<String, counterfoil::fault::Fault>> {
+        let is_shard = matches!(object, counterfoil::ports::ObjectName::LedgerShard(_));
+        if is_shard && self.cut_off.0.get() {
+            let fault = counterfoil::fault::Fault::unavailable("ask a shard", "cut off");
+            return Box::pin(async { Err(fault) });
+        }
+        self.plain.ask(object, message)
+    }
+}
+
+#[test]
+fn while_a_shard_cannot_say_what_it_delivered_nothing_is_written() {
+    let cut_off = CutOff::default();
+    let gear = std::rc::Rc::new(cut_off.clone());
+    let machine = Machine::geared(&[], gear).expect("it starts");
+    let agreement = account(&machine, "a");
+    let bench = Bench { machine, agreement };
+    bench.use_clicks("one", 10);
+    bench.run("reporter");
+    bench.move_meter(3);
+    cut_off.0.set(true);
+    let found = bench.run("reconciler");
+    assert_eq!(
+        (&found["incomplete"], &found["repaired"]),
+        (&json!(2), &json!(0)),
+        "{found}"
+    );
+    assert_eq!(bench.meter(), 3);
+    assert_eq!(bench.evidence()[0]["verdict"], "incomplete");
+    cut_off.0.set(false);
+    assert_eq!(bench.run("reconciler")["repaired"], 1);
+    assert_eq!(bench.meter(), 10);
+}
