@@ -860,7 +860,7 @@ fn an_apply_that_fails_once_stays_with_its_attempt_and_error_and_a_later_run_app
     faults.fail_at(2, When::Before, Then::GoesOn);
     block_on(lane::run(&desk.machine.world(), "customer_a")).expect("it goes on");
     faults.mend();
-    let first = desk.ok("GET", &format!("/v1/events/{}", id), &Json::Null);
+    let first = desk.ok("GET", &format!("/v1/events/{id}"), &Json::Null);
     assert_eq!(
         (first["status"].as_str(), first["attempts"].as_i64()),
         (Some("failed"), Some(1))
@@ -872,7 +872,7 @@ fn an_apply_that_fails_once_stays_with_its_attempt_and_error_and_a_later_run_app
     );
     assert!(first["next_at"].is_string());
     desk.minutes(1);
-    let first = desk.ok("GET", &format!("/v1/events/{}", id), &Json::Null);
+    let first = desk.ok("GET", &format!("/v1/events/{id}"), &Json::Null);
     assert_eq!(
         (first["status"].as_str(), first["attempts"].as_i64()),
         (Some("applied"), Some(2))

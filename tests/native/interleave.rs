@@ -325,18 +325,18 @@ fn whole_runs_of_two_reporters_a_reconciler_and_clicks_end_in_the_ledger_s_total
         let world = stage.bench.machine.world();
         let calls = Calls::new(10_000);
         let report = || -> Later<'_, ()> {
-            Box::pin(async { drop(reporter::run(&world, &calls).await.expect("it runs")) })
+            Box::pin(async {
+                reporter::run(&world, &calls).await.expect("it runs");
+            })
         };
         let tasks: Vec<Later<'_, ()>> = vec![
             report(),
             report(),
             Box::pin(async {
                 let pass = reconciler::PassName::Asked;
-                drop(
-                    reconciler::run(&world, &calls, pass)
-                        .await
-                        .expect("it runs"),
-                );
+                reconciler::run(&world, &calls, pass)
+                    .await
+                    .expect("it runs");
             }),
             Box::pin(click(stage.bench.machine.ledger.clone(), world.now())),
         ];

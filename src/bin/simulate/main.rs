@@ -1,6 +1,7 @@
 //! Runs seeds of the simulation, one after another, until the time is over or one fails.
 //!
-//! `cargo run --profile simulation --bin simulate -- --minutes 10`, or `-- --seed 17` to see one again.
+//! `cargo run --profile simulation --bin simulate -- --minutes 10`, or `-- --seed 17` to see one
+//! again.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(
     clippy::disallowed_methods,
@@ -65,10 +66,9 @@ fn main() -> ExitCode {
 
 fn failed(seed: u64, size: Size, what: &str) -> ExitCode {
     println!("seed {seed} broke:\n{what}");
-    println!(
-        "again: cargo run --profile simulation --bin simulate -- --seed {seed} --accounts {} --moments {}",
-        size.accounts, size.moments
-    );
+    let Size { accounts, moments } = size;
+    println!("again: cargo run --profile simulation --bin simulate -- \\");
+    println!("    --seed {seed} --accounts {accounts} --moments {moments}");
     println!("0 passed, 1 failed");
     ExitCode::FAILURE
 }
