@@ -1,5 +1,5 @@
-//! RS256 in native code, in pure Rust. jwt-simple makes the keys; it signs and verifies whole tokens
-//! only, so raw bytes go to the library that it is built on.
+//! RS256 in native code, in pure Rust. jwt-simple makes the keys; it signs and verifies whole
+//! tokens only, so raw bytes go to the library that it is built on.
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};

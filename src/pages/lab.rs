@@ -65,10 +65,11 @@ pub fn lab(viewer: &Viewer, view: &LabView) -> String {
         "Concurrency Lab",
         viewer,
         &html! {
-            p { "Jobs that each need a part of a plan start at the same moment. The left side reads \
-                what is spent, lets the job work, and writes the spending down afterwards. The \
-                right side asks the gate, which holds the amount before the work starts. Both are \
-                real requests on fresh demo accounts." }
+            p { "Jobs that each need a part of a plan start at the same moment. The \
+                left side reads what is spent, lets the job work, and writes the \
+                spending down afterwards. The right side asks the gate, which holds \
+                the amount before the work starts. Both are real requests on fresh \
+                demo accounts." }
             (form(view))
             @if !view.lines.is_empty() { (result(view)) }
         },

@@ -389,7 +389,8 @@ proptest! {
     fn a_total_reads_back_as_it_was_written(total in -SAFE_MAX..=SAFE_MAX) {
         let expected = Ok(Delta::new(total).expect("safe"));
         for value in [json!(total), json!(total.to_string()), json!(format!("{total}.0"))] {
-            prop_assert_eq!(meter(&json!({"meter_usage": {"meter_value": value}})), expected.clone());
+            let read = meter(&json!({"meter_usage": {"meter_value": value}}));
+            prop_assert_eq!(read, expected.clone());
         }
     }
 }
