@@ -47,6 +47,15 @@ pub async fn tell(world: &World, account_id: &AccountId, ask: Ask) -> Result<Tol
     send(world, account_id, &AccountAsk::plain(ask)).await
 }
 
+/// Tells the account's object what stands in DB of its account now: an anchor more, for one. Its
+/// running jobs must not turn their cycle by what it knew before.
+pub async fn teach(world: &World, account: &Account) -> Result<(), Fault> {
+    let features = Vec::new();
+    ask(world, account, Ask::Live { features })
+        .await
+        .map(|_| ())
+}
+
 async fn send(world: &World, account_id: &AccountId, ask: &AccountAsk) -> Result<Told, Fault> {
     let name = ObjectName::Account(account_id.clone());
     let answer = world.objects.ask(name, ask.to_json()?).await?;

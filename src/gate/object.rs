@@ -38,6 +38,8 @@ pub struct AccountObject {
     object: Object,
     feed: Rc<Feed>,
     reading: Reading,
+    /// Whether this instance has looked at its schema; it stays as it is while we are awake.
+    awake: Cell<bool>,
 }
 
 /// Whether the provider's limits are being read, and who waits for it.
@@ -69,12 +71,13 @@ impl AccountObject {
             object,
             feed,
             reading,
+            awake: Cell::new(false),
         }
     }
 
     /// Answers a message.
     pub async fn ask(&self, message: &str) -> Result<String, Fault> {
-        self.object.wake(STEPS)?;
+        self.wake()?;
         clock::learn(&self.object).await?;
         let outcome = match AccountAsk::of_json(message) {
             Ok(ask) => self.answer(&ask).await,
@@ -88,12 +91,20 @@ impl AccountObject {
 
     /// Does what is due.
     pub async fn alarm(&self) -> Result<(), Fault> {
-        self.object.wake(STEPS)?;
+        self.wake()?;
         clock::learn(&self.object).await?;
         let done = self.do_due().await;
         let done = done.and(self.tend_due().await);
         let armed = self.object.arm().await;
         done.and(armed)
+    }
+
+    fn wake(&self) -> Result<(), Fault> {
+        if !self.awake.get() {
+            self.object.wake(STEPS)?;
+            self.awake.set(true);
+        }
+        Ok(())
     }
 
     const fn parts(&self) -> (&Object, &Rc<Feed>) {

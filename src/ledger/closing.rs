@@ -13,6 +13,7 @@ use super::review::ReviewKind;
 use crate::accounts::{AnchorSource, audit, store};
 use crate::cycle::{Anchor, Cycle};
 use crate::fault::Fault;
+use crate::gate;
 use crate::moment::{DAY_MS, civil};
 use crate::params;
 use crate::ports::{Db, Row, Statement};
@@ -196,6 +197,7 @@ async fn move_end(
     let is_this = item.cycle.clone().and_then(CycleName::new).as_ref() == Some(&cycle.name);
     if !is_this || was_moved {
         // The cycle is over, or a first try moved its end: the item tells of nothing any more.
+        gate::teach(world, &account).await?;
         return Ok(Ok(ends(&id, &cycle)));
     }
     let Some(ends_at) = moved_end(&cycle, agreement.period, now) else {
@@ -213,6 +215,9 @@ async fn move_end(
     store::fix_anchor(&*world.db, &id, now).await?;
     let batch = vec![add_anchor(&id, anchor, now), store::cycle_row(&id, &moved)];
     world.db.batch(batch).await?;
+    if let Some(account) = store::load(&*world.db, &id).await? {
+        gate::teach(world, &account).await?;
+    }
     Ok(Ok(ends(&id, &moved)))
 }
 

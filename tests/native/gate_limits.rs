@@ -244,3 +244,28 @@ fn the_cycle_of_an_entry_is_a_row_of_the_control_database() {
             .any(|row| row.text("name").unwrap() == "2026-11")
     );
 }
+
+/// The end of the running cycle was moved: a long job must not turn by what its object knew.
+#[test]
+fn an_end_that_was_moved_is_known_to_the_object_before_it_comes() {
+    let desk = Desk::new(100);
+    desk.until("2026-11-30T23:30:00Z");
+    let body = json!({"key": "k", "feature": "tokens", "hold": 90, "lease_seconds": 3600});
+    let (_, job) = desk.post("/v1/jobs", &body);
+    let id = job["id"].as_str().unwrap();
+    let at = |text: &str| counterfoil::moment::parse_millis(text).unwrap();
+    let add = counterfoil::ports::Statement::new(
+        "insert into anchor (account_id, number, at_ms, day, opens_ms, source, fixed_at_ms) \
+         values ('a', 2, ?1, 2, ?2, 'period_mismatch', ?2)",
+        counterfoil::params![at("2026-12-02T00:00:00Z"), at("2026-11-01T00:00:00Z")],
+    );
+    let world = desk.machine.world();
+    block_on(world.db.query(add)).unwrap();
+    let account = AccountId::new("a").unwrap();
+    let account = block_on(counterfoil::accounts::store::load(&*world.db, &account));
+    block_on(gate::teach(&world, &account.unwrap().unwrap())).unwrap();
+    desk.until("2026-12-01T00:10:00Z");
+    desk.charge(id, &json!({"units": 30}));
+    let (_, end) = desk.settle(id, &json!({}));
+    assert_eq!(end["by_cycle"], json!({"2026-11": {"tokens": 30}}));
+}
