@@ -157,7 +157,7 @@ describe("meters", () => {
     const found = await account.reconcile();
     assert.deepEqual([found.drifted, found.unreadable], [0, 0]);
     const audit = await ok("GET", `/v1/audit?account=${account.id}`);
-    assert.equal(audit.items.filter(({ action }) => action === "carry").length, 1);
+    assert.equal(audit.items.filter(({ action }) => action === "review.carry").length, 1);
   });
 
   test("a tick does everything, and the page shows it", async () => {
