@@ -14,8 +14,7 @@ const HUGE = 9_000_000_000_000;
 
 /** Each request admits a new job of 1; with several accounts, each of another one. */
 const admit = (accounts) => `
-local n, thread = 0, 0
-local threads = 0
+local n, threads = 0, 0
 function setup(t) t:set("id", threads); threads = threads + 1 end
 wrk.headers["authorization"] = "Bearer dev-backend"
 request = function()

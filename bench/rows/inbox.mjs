@@ -53,9 +53,9 @@ async function signedEvents(counterfoil) {
 async function stored(url, tokens, folder) {
   const list = join(folder, "tokens");
   writeFileSync(list, tokens.join("\n"));
-  // wrk has no end but time, so past the list it repeats; copies are counted out below.
+  // Two threads, each every other line; the list is longer than what one round can send.
   const lua = `
-local lines, n, mine, step = {}, 0, 0, 2
+local lines, n, step = {}, 0, 2
 local count = 0
 function setup(thread) thread:set("mine", count); count = count + 1 end
 function init()
