@@ -5,7 +5,7 @@
 // every job's charges and every fact of usage are in the ledger once, no redirect is there twice,
 // and the reconciler finds what the ledger says at the provider's meter.
 
-import { BACKEND, BROWSER, own, unique } from "../e2e/harness.mjs";
+import { BACKEND, BROWSER, own, unique } from "../e2e/server.mjs";
 
 const ACCOUNTS = 8;
 const CLIENTS = 24;
