@@ -130,7 +130,13 @@ async fn load(world: &World) -> Result<(), Fault> {
         };
         set.keys.insert(key.kid.clone(), key);
     }
-    world.isolate.signing_keys.0.replace(set);
+    // While this was being read, another request may have fetched a newer set.
+    let mut held = world.isolate.signing_keys.0.borrow_mut();
+    if set.fetched_at < held.fetched_at {
+        held.tried_at = held.tried_at.max(set.tried_at);
+    } else {
+        *held = set;
+    }
     Ok(())
 }
 
