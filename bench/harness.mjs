@@ -6,28 +6,16 @@
 
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Miniflare, convertV4MiniflareOptions } from "miniflare";
 import { Failed, ROOT, output, say } from "../scripts/toolchain.mjs";
+import { freePort } from "../tests/e2e/server.mjs";
 
 export const BROWSER =
   "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36";
 export const OPERATOR = { authorization: "Bearer dev-operator" };
 const COMPATIBILITY = "2026-11-01";
-
-/** A port of localhost that nobody uses. */
-export function freePort() {
-  return new Promise((resolve, reject) => {
-    const probe = createServer();
-    probe.once("error", reject);
-    probe.listen(0, "127.0.0.1", () => {
-      const { port } = probe.address();
-      probe.close(() => resolve(port));
-    });
-  });
-}
 
 /** A contender that answers on its direct socket; `close` ends it and removes its data. */
 async function start(worker) {

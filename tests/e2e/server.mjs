@@ -219,7 +219,8 @@ export class Server {
   }
 }
 
-function freePort() {
+/** A port of localhost that nobody uses. */
+export function freePort() {
   return new Promise((resolve, reject) => {
     const probe = createServer();
     probe.once("error", reject);
