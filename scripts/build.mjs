@@ -11,21 +11,29 @@ import { ENV, ROOT, isMain, main, npmBinary, readJson, run, say } from "./toolch
 const INPUTS = ["Cargo.toml", "Cargo.lock", "src", "migrations", "scripts/build.mjs"];
 const STAMPS = join(ROOT, "target", "bundles.json");
 
-/** The bundle that is deployed. */
-export const RELEASE = { out: "build", features: [] };
+const DEPLOYED = ["--release"];
+/** Built again in seconds instead of minutes, and slower to run. */
+const QUICK = ["--profile", "quick", "--no-opt"];
+
+/** The bundle that is deployed. `COUNTERFOIL_QUICK=1` builds it quickly, while one works on it. */
+export const RELEASE = {
+  out: "build",
+  how: process.env.COUNTERFOIL_QUICK === undefined ? DEPLOYED : QUICK,
+  features: [],
+};
 /** The same with the route that runs the SQL conformance list inside workerd; never deployed. */
-export const CONFORMANCE = { out: "target/conformance", features: ["conformance"] };
+export const CONFORMANCE = { out: "target/conformance", how: QUICK, features: ["conformance"] };
 
 /** Builds one bundle if its inputs changed since it was last built. */
-export async function buildWorker({ out, features }) {
-  const digest = inputsDigest(features);
+export async function buildWorker({ out, how, features }) {
+  const digest = inputsDigest([how, features]);
   const stamps = readJson(STAMPS) ?? {};
   if (stamps[out] === digest && existsSync(join(ROOT, out, "index.js"))) return;
   say(`building the Worker into ${out}/ (minutes when nothing is compiled yet) …`);
   const flags = features.length > 0 ? ["--", "--features", features.join(",")] : [];
   // `/healthz` tells it, so that nobody takes an older server for this one.
   const env = { ...buildEnv(), COUNTERFOIL_BUILD: digest.slice(0, 12) };
-  await run("worker-build", ["--release", "--out-dir", out, ...flags], { env });
+  await run("worker-build", [...how, "--out-dir", out, ...flags], { env });
   mkdirSync(join(ROOT, "target"), { recursive: true });
   writeFileSync(STAMPS, JSON.stringify({ ...readJson(STAMPS), [out]: digest }));
 }
@@ -42,8 +50,8 @@ export function buildEnv() {
 }
 
 /** A digest of every file that goes into the bundle. */
-function inputsDigest(features) {
-  const hash = createHash("sha256").update(JSON.stringify(features));
+function inputsDigest(flags) {
+  const hash = createHash("sha256").update(JSON.stringify(flags));
   for (const input of INPUTS) {
     for (const file of filesUnder(join(ROOT, input))) {
       hash.update(`\0${relative(ROOT, file)}\0`).update(readFileSync(file));

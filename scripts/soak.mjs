@@ -14,7 +14,7 @@ await main(async () => {
     return;
   }
   say("building the simulation …");
-  await run("cargo", ["build", "--profile", "simulation", "--bin", "simulate"]);
+  await run("cargo", ["build", "--profile", "quick", "--bin", "simulate"]);
   const { mixed } = await import("../tests/soak/mixed.mjs");
   // A new place in the line of seeds for each day, the same for each repeat of that day.
   const from = Math.floor(Date.now() / 86_400_000) * 1_000_000;

@@ -1,6 +1,6 @@
 //! Runs seeds of the simulation, one after another, until the time is over or one fails.
 //!
-//! `cargo run --profile simulation --bin simulate -- --minutes 10`, or `-- --seed 17` to see one
+//! `cargo run --profile quick --bin simulate -- --minutes 10`, or `-- --seed 17` to see one
 //! again.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 fn failed(seed: u64, size: Size, what: &str) -> ExitCode {
     println!("seed {seed} broke:\n{what}");
     let Size { accounts, moments } = size;
-    println!("again: cargo run --profile simulation --bin simulate -- \\");
+    println!("again: cargo run --profile quick --bin simulate -- \\");
     println!("    --seed {seed} --accounts {accounts} --moments {moments}");
     println!("0 passed, 1 failed");
     ExitCode::FAILURE
