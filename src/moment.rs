@@ -1,8 +1,9 @@
-//! Moments as text: one tolerant reader for callers and provider, one writer.
+//! Moments as text: a tolerant reader for the provider, a strict one for callers, one writer.
 //!
-//! Read: RFC 3339 with `Z`, `+HH`, `+HHMM` or `+HH:MM` and 0 to 9 fraction digits. Kinde writes
-//! `+11`, which RFC 3339 does not know (<https://docs.kinde.com> samples, 2026). Written: UTC with
-//! milliseconds. The calendar comes from the `time` crate.
+//! The provider's are RFC 3339 with `Z`, `+HH`, `+HHMM` or `+HH:MM` and 0 to 9 fraction digits:
+//! Kinde writes `+11`, which RFC 3339 does not know (<https://docs.kinde.com> samples, 2026).
+//! Callers keep to RFC 3339. Written: UTC with milliseconds. The calendar comes from the `time`
+//! crate.
 
 use time::{Date, Month};
 
@@ -61,6 +62,17 @@ pub fn parse(text: &str) -> Option<EventTime> {
 /// Reads a moment to the millisecond (what is finer is cut off).
 pub fn parse_millis(text: &str) -> Option<Millis> {
     parse(text).map(|time| time.at)
+}
+
+/// Reads what a caller gives, to the millisecond: RFC 3339 and nothing else (api.md, "Rules for
+/// every route").
+pub fn parse_rfc3339(text: &str) -> Option<Millis> {
+    let bytes = text.as_bytes();
+    let from_end = |back: usize| bytes.get(bytes.len().checked_sub(back)?).copied();
+    let has_t = matches!(bytes.get(10), Some(b'T' | b't'));
+    let has_zone = matches!(from_end(1), Some(b'Z' | b'z'))
+        || matches!((from_end(6), from_end(3)), (Some(b'+' | b'-'), Some(b':')));
+    (has_t && has_zone).then(|| parse_millis(text))?
 }
 
 /// `2026-10-20T15:29:00.000Z`.
@@ -165,6 +177,40 @@ mod tests {
             "2024-11-17T21:02:03-0530",
         ] {
             assert_eq!(ms(same), utc, "{same}");
+        }
+    }
+
+    #[test]
+    fn a_caller_writes_rfc_3339_with_any_offset_and_up_to_nine_fraction_digits() {
+        let utc = parse_millis("2024-11-18T02:32:03.100Z");
+        for good in [
+            "2024-11-18T02:32:03.1Z",
+            "2024-11-18t02:32:03.10z",
+            "2024-11-18T13:32:03.100000000+11:00",
+            "2024-11-18T13:32:03.100999999+11:00",
+            "2024-11-17T21:02:03.100-05:30",
+            "2024-11-18T02:32:03.1-00:00",
+            "2024-11-19T02:31:03.1+23:59",
+        ] {
+            assert_eq!(parse_rfc3339(good), utc, "{good}");
+        }
+        assert_eq!(
+            parse_rfc3339("2024-11-18T02:32:03Z").map(Millis::get),
+            ms("2024-11-18T02:32:03Z")
+        );
+        for bad in [
+            "",
+            "Z",
+            "2024-11-18",
+            "2024-11-18T02:32:03",
+            "2024-11-18 02:32:03Z",
+            "2024-11-18T13:32:03+11",
+            "2024-11-18T13:32:03+1100",
+            "2024-11-18T02:32:03.0123456789Z",
+            "2024-11-18T02:32Z",
+            "1731897123000",
+        ] {
+            assert_eq!(parse_rfc3339(bad), None, "{bad}");
         }
     }
 

@@ -133,7 +133,7 @@ impl Fields {
     pub fn opt_moment(&mut self, field: &str) -> Result<Option<Millis>, Problem> {
         match self.opt_text(field)? {
             None => Ok(None),
-            Some(text) => match moment::parse_millis(&text) {
+            Some(text) => match moment::parse_rfc3339(&text) {
                 Some(at) => Ok(Some(at)),
                 None => Err(self.wrong(field, "It must be a time such as 2026-10-20T15:29:00Z.")),
             },

@@ -6,15 +6,13 @@ use serde_json::json;
 
 use super::app::Call;
 use super::auth::Role;
-use super::list::Page;
+use super::list::{Page, moment_param};
 use super::reply::{Answer, Failure, Problem, Response};
 use crate::inbox::lane;
 use crate::inbox::listing::{self, Filter, STATES};
 use crate::inbox::receive::receive;
 use crate::inbox::replay::{self, Bulk};
 use crate::inbox::token::Refused;
-use crate::moment::parse_millis;
-use crate::units::Millis;
 
 /// The longest reason that a person gives.
 const REASON_CHARS_MAX: usize = 500;
@@ -66,23 +64,6 @@ pub async fn receive_webhook(call: Call) -> Answer {
     ))
 }
 
-fn opt_moment(call: &Call, name: &str) -> Result<Option<Millis>, Problem> {
-    match call
-        .request
-        .query_param(name)
-        .filter(|text| !text.is_empty())
-    {
-        None => Ok(None),
-        Some(text) => match parse_millis(&text) {
-            Some(at) => Ok(Some(at)),
-            None => Err(Problem::field(
-                name,
-                "It must be a time such as 2026-10-20T15:29:00Z.",
-            )),
-        },
-    }
-}
-
 /// What a list of events is asked for: 422 where a part does not read.
 pub fn filter(call: &Call) -> Result<Filter, Problem> {
     let text = |name: &str| {
@@ -104,8 +85,8 @@ pub fn filter(call: &Call) -> Result<Filter, Problem> {
             .map(|account| account.account_id.clone()),
         status,
         type_name: text("type"),
-        from: opt_moment(call, "from")?,
-        to: opt_moment(call, "to")?,
+        from: moment_param(&call.request, "from")?,
+        to: moment_param(&call.request, "to")?,
     })
 }
 

@@ -71,14 +71,13 @@ impl Page {
     }
 }
 
-/// A moment in the query, if it is there: 422 where it does not read.
+/// A moment in the query, if it is there and not empty: 422 where it does not read.
 pub fn moment_param(request: &Request, name: &str) -> Result<Option<Millis>, Problem> {
-    let Some(text) = request.query_param(name) else {
+    let Some(text) = request.query_param(name).filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     // An unescaped `+02:00` arrives as a space.
-    moment::parse_millis(&text.replacen(' ', "+", 1))
-        .or_else(|| moment::parse_millis(&text))
+    moment::parse_rfc3339(&text.replacen(' ', "+", 1))
         .map(Some)
         .ok_or_else(|| Problem::field(name, "It must be a time such as 2026-10-20T15:29:00Z."))
 }
