@@ -4,6 +4,7 @@
 //! first segments. Order does not matter but for `{…}` segments, which match what no literal did.
 
 use super::request::{Method, segments};
+use crate::cron::Job;
 use crate::units::is_path_id;
 
 /// Who may use a route (api.md, "Rules for every route").
@@ -285,6 +286,9 @@ fn matched(pattern: &str, segments: &[String]) -> Option<Vec<String>> {
                 return None;
             }
             values.push(segment.clone());
+        } else if part == "{job}" {
+            // The jobs stand in the path itself: another name is no path of ours.
+            Job::parse(segment).map(|_| values.push(segment.clone()))?;
         } else if part.starts_with('{') {
             is_path_id(segment).then(|| values.push(segment.clone()))?;
         } else if part != segment {
@@ -357,6 +361,18 @@ mod tests {
         assert_eq!(endpoint(Method::Get, "/metrics"), Some(Endpoint::Metrics));
         assert_eq!(endpoint(Method::Get, "/cdn-cgi"), None);
         assert!(matches!(find(Method::Get, "/%zz"), Found::Nothing));
+    }
+
+    #[test]
+    fn only_a_job_of_the_cron_is_a_path() {
+        for job in Job::ALL {
+            let path = format!("/v1/run/{}", job.name());
+            assert_eq!(endpoint(Method::Post, &path), Some(Endpoint::RunJob));
+        }
+        assert!(matches!(
+            find(Method::Post, "/v1/run/nothing"),
+            Found::Nothing
+        ));
     }
 
     #[test]

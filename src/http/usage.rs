@@ -261,6 +261,8 @@ fn correction_refused(refused: Refused, names_units: bool) -> Problem {
         Refused::MoreThanLeft { left } => {
             Problem::new(409, refused.code(), refused.message()).with("left", left.get())
         }
-        Refused::NotCorrectable => Problem::new(422, refused.code(), refused.message()),
+        Refused::NotCorrectable => {
+            Problem::new(422, refused.code(), refused.message()).with("field", "id")
+        }
     }
 }

@@ -102,6 +102,7 @@ fn codes_in(folder: &Path, found: &mut BTreeMap<String, PathBuf>) {
 #[test]
 fn every_code_of_a_problem_is_described_and_every_described_one_is_known() {
     let known: BTreeSet<&str> = PROBLEMS.iter().map(|problem| problem.code).collect();
+    assert_eq!(known.len(), PROBLEMS.len(), "a code is described twice");
     let mut found = BTreeMap::new();
     codes_in(
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),

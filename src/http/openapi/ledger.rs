@@ -105,4 +105,5 @@ const KINDS: &[&str] = &[
     "foreign_total",
     "period_mismatch",
     "feed",
+    "customer_deleted",
 ];
