@@ -9,6 +9,7 @@ use crate::cycle::{Anchor, cycle_at};
 use crate::fault::Fault;
 use crate::inbox::lane;
 use crate::params;
+use crate::plans::grants::{GrantedBy, grant};
 use crate::plans::sync::First;
 use crate::ports::{Rows, Statement};
 use crate::units::{AccountId, AgreementId, CustomerId, Millis};
@@ -54,6 +55,12 @@ pub async fn change(
         let (action, now) = ("anchor.set", world.now());
         statements.push(store::move_anchor(id, anchor));
         statements.push(store::drop_cycles(id));
+        if first.is_none() && account.plan_since.is_some() {
+            // The plan is known, so the cycle that now runs has its allowance at once.
+            let (cycle, by) = (cycle_at(&[anchor], now).name, GrantedBy::Sync);
+            let settings = &world.settings;
+            statements.extend(grant(settings, id, &cycle, &account.plan, by, now));
+        }
         let text = crate::moment::format(anchor.at);
         statements.push(audit::row(
             now,
