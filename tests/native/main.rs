@@ -12,6 +12,7 @@ mod accounts;
 mod alerts;
 mod auth;
 mod clicks;
+mod contract;
 mod crash;
 mod desk;
 mod engine_room;
