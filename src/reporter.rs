@@ -14,8 +14,9 @@ use crate::ledger::billed::{self, Billed, cycle_named};
 use crate::ledger::marks::{self, Agreed, Mark, Note};
 use crate::ledger::meter::{Held, How, Pass, Subject, Written};
 use crate::ledger::meter_rules::{Outcome, Turn};
+use crate::ledger::meter_store::Pair;
+use crate::ledger::runs::{self, Begun};
 use crate::ledger::turn_guard::{self, write_guarded};
-use crate::ledger::{meter_store::Pair, runs};
 use crate::parallel;
 use crate::params;
 use crate::ports::{Later, Statement};
@@ -69,25 +70,35 @@ pub async fn run(world: &Rc<World>, calls: &Calls) -> Result<Summary, Fault> {
     let mut summary = Summary::default();
     let standing = runs::standing(world).await?;
     if standing.restored {
-        let fields = json!({"run": standing.number});
-        world.log.line("error", "ledger.restored", fields);
-        summary.restored = true;
-        summary.done = true;
-        return Ok(summary);
+        return Ok(restored(world, standing.number));
     }
     look_at_agreements(world, calls).await?;
     if standing.not_before > world.now() {
         summary.done = true;
         return Ok(summary);
     }
-    let run = Run {
-        world,
-        calls,
-        pass: Pass::new(runs::begin(world).await?),
+    let number = match runs::begin(world, standing).await? {
+        Begun::Run(number) => number,
+        Begun::Restored => return Ok(restored(world, standing.number)),
+        Begun::Overtaken => return Ok(summary),
     };
+    let pass = Pass::new(number);
+    let run = Run { world, calls, pass };
     run.find_ends().await?;
     while run.page(&mut summary).await? {}
     Ok(summary)
+}
+
+/// Nothing is written until a reconciler run has seen everything come back.
+fn restored(world: &World, number: i64) -> Summary {
+    world
+        .log
+        .line("error", "ledger.restored", json!({"run": number}));
+    Summary {
+        restored: true,
+        done: true,
+        ..Summary::default()
+    }
 }
 
 struct Run<'a> {

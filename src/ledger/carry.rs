@@ -8,11 +8,12 @@ use std::rc::Rc;
 
 use serde_json::json;
 
+use super::base_rules::last_known;
 use super::batch;
 use super::billed::cycle_named;
 use super::entry::{Entry, EntryKind, made_of};
 use super::evidence::Evidence;
-use super::meter_rules::{CarryRefused, ClosedDrift, Facts, Verdict, closed_drift, last_known};
+use super::meter_rules::{CarryRefused, ClosedDrift, Facts, Verdict, closed_drift};
 use super::meter_store::{Meter, Pair, meters_of};
 use super::review::{Review, ReviewKind};
 use super::totals::Sum;

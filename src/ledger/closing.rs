@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::billed::{self, Billed};
 use super::carry::{By, end, still_open};
 use super::meter_rules::{MOVED_END_AHEAD_MS, moved_end};
-use super::meter_store::accept_foreign;
+use super::meter_store::{accept_foreign, end_doubt};
 use super::review::ReviewKind;
 use crate::accounts::{AnchorSource, audit, store};
 use crate::cycle::{Anchor, Cycle};
@@ -128,6 +128,7 @@ pub async fn close(
     match ReviewKind::parse(&item.kind) {
         Some(ReviewKind::Tail | ReviewKind::ClosedCycle) => statements.push(leave(&item)),
         Some(ReviewKind::ForeignTotal) => statements.push(accept_foreign(review_id)),
+        Some(ReviewKind::BaseInDoubt) => statements.push(end_doubt(review_id)),
         Some(ReviewKind::PeriodMismatch) => match move_end(world, &item).await? {
             Ok(moved) => statements.extend(moved),
             Err(refused) => return Ok(Err(refused)),

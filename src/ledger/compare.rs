@@ -8,11 +8,12 @@ use std::rc::Rc;
 
 use serde_json::json;
 
+use super::base_rules::{is_other_meter, known_together};
 use super::billed::{Billed, CurrentAgreement, cycle_named};
 use super::carry::look_at_closed;
 use super::evidence::Evidence;
 use super::meter::{Held, How, Pass, Subject, Written};
-use super::meter_rules::{Cause, Facts, Outcome, Turn, Verdict, holds, judge};
+use super::meter_rules::{Cause, Facts, Outcome, Turn, Verdict, judge};
 use super::meter_store::{self, Pair};
 use super::totals::{self, Sum};
 use super::turn_guard::{self, write_guarded};
@@ -224,12 +225,10 @@ fn facts_of(sum: &Sum, provider: Option<Delta>) -> Facts {
 }
 
 /// What is said of a meter that was read without a lease; `None` while its base is not known.
-fn said_of(sum: &Sum, subject: &Subject, provider: Delta) -> Option<Said> {
+fn said_of(sum: &Sum, subject: &Subject, provider: Delta, base: Option<Delta>) -> Option<Said> {
     let mut facts = facts_of(sum, Some(provider));
-    if let Some(meter) = subject.current_meter() {
-        facts.base = meter.base?;
-    } else {
-        facts.base = next_base(sum)?;
+    facts.base = base?;
+    if subject.current_meter().is_none() {
         facts.sent = None;
         facts.last = None;
         facts.in_doubt = false;
@@ -243,14 +242,6 @@ fn said_of(sum: &Sum, subject: &Subject, provider: Delta) -> Option<Said> {
         sent: None,
         read_back: None,
     })
-}
-
-/// What the base of a meter that is not made yet will be, as far as it is known.
-fn next_base(sum: &Sum) -> Option<Delta> {
-    match &sum.meter {
-        None => Some(Delta::ZERO),
-        Some(last) => last.base?.plus(holds(last.held, last.is_doubtful())?),
-    }
 }
 
 /// A pair of an open cycle, with its agreement.
@@ -279,7 +270,8 @@ impl OpenPair<'_> {
         let Some(provider) = self.read(&subject).await else {
             return self.unreadable(&subject).await;
         };
-        let said = said_of(&self.sum, &subject, provider);
+        let base = self.base(&subject).await?;
+        let said = said_of(&self.sum, &subject, provider, base);
         let is_settled = match &said {
             Some(said) => said.verdict == Verdict::Match || self.is_held(),
             None => false,
@@ -299,6 +291,22 @@ impl OpenPair<'_> {
     fn is_held(&self) -> bool {
         let meter = self.sum.meter.as_ref();
         meter.is_some_and(|meter| meter.review_id.is_some())
+    }
+
+    /// The meter's base; of one that is not the current one yet, what it will be. `None` where that
+    /// is not known.
+    async fn base(&self, subject: &Subject) -> Result<Option<Delta>, Fault> {
+        if let Some(meter) = subject.current_meter() {
+            return Ok(meter.base);
+        }
+        let (ledger, now) = (&*self.by.world.ledger, self.by.world.now());
+        let meters = meter_store::meters_of(ledger, &subject.pair).await?;
+        let agreement = &subject.agreement;
+        let identity = (agreement.agreement_id.as_str(), agreement.period.starts_at);
+        let others = meters
+            .iter()
+            .filter(|meter| is_other_meter(meter.identity(), identity));
+        Ok(known_together(others.map(|meter| meter.earlier(now))))
     }
 
     /// Reads the meter without a lease. `None` where it cannot be read.
@@ -322,7 +330,8 @@ impl OpenPair<'_> {
             ..subject.clone()
         };
         let is_busy = sum.meter.as_ref().is_some_and(|meter| meter.is_claimed);
-        match said_of(&sum, &subject, provider) {
+        let base = self.base(&subject).await?;
+        match said_of(&sum, &subject, provider, base) {
             Some(said) if said.verdict == Verdict::Match => self.said(&subject, &said).await,
             Some(said) if self.by.is_dry && !is_busy => self.said(&subject, &said).await,
             _ => Ok(Seen::only(Verdict::Unreadable, self.was_marked)),

@@ -6,7 +6,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::meter_rules::is_other_meter;
+use super::base_rules::is_other_meter;
 use super::meter_store::{CURRENT_METER, METER_COLUMNS, Meter, Pair};
 use crate::fault::Fault;
 use crate::params;
@@ -156,8 +156,10 @@ fn replaced(rows: &[Row], agreed: &[Agreed]) -> Result<Vec<Note>, Fault> {
         let (Some(meter), Some(now)) = (Meter::of_row(row)?, now) else {
             continue;
         };
-        let before = (meter.agreement_id.as_str(), meter.period_start);
-        if is_other_meter(before, (now.agreement_id.as_str(), now.period_start)) {
+        if is_other_meter(
+            meter.identity(),
+            (now.agreement_id.as_str(), now.period_start),
+        ) {
             let at = Millis::ZERO;
             notes.push(Note { pair, at });
         }

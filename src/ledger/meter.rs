@@ -11,11 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
+use super::base::{self, Base};
+use super::base_rules::is_other_meter;
 use super::billed::CurrentAgreement;
 use super::evidence::Evidence;
 use super::meter_rules::{
-    Cause, Facts, Outcome, SEND_TIMEOUT_MS, Turn, Verdict, is_foreign, is_other_meter, judge,
-    to_send, turn,
+    Cause, Facts, Outcome, SEND_TIMEOUT_MS, Turn, Verdict, is_foreign, judge, to_send, turn,
 };
 use super::meter_store::{self as store, Claim, Meter, Pair};
 use super::review::{Review, ReviewKind};
@@ -23,7 +24,7 @@ use crate::cycle::Cycle;
 use crate::fault::Fault;
 use crate::ports::Statement;
 use crate::provider::ProviderFault;
-use crate::units::{AccountId, AgreementId, Delta, Millis, Units};
+use crate::units::{AccountId, Delta, Millis, Units};
 use crate::world::World;
 
 /// One run of the reporter or the reconciler.
@@ -90,15 +91,10 @@ impl Subject {
 
     /// The loaded meter, where it is that of the agreement in its present period.
     pub fn current_meter(&self) -> Option<&Meter> {
-        self.meter.as_ref().filter(|meter| {
-            !is_other_meter(
-                (&meter.agreement_id, meter.period_start),
-                (
-                    self.agreement.agreement_id.as_str(),
-                    self.agreement.period.starts_at,
-                ),
-            )
-        })
+        let id = self.agreement.agreement_id.as_str();
+        let agreement = (id, self.agreement.period.starts_at);
+        let meter = self.meter.as_ref();
+        meter.filter(|meter| !is_other_meter(meter.identity(), agreement))
     }
 }
 
@@ -175,7 +171,7 @@ pub async fn write(
     if pass.told_to_wait.get() {
         return Ok(Written::held(Held::Busy));
     }
-    let number = open(world, subject).await?;
+    let number = base::open(world, subject).await?;
     let token = world.mint("tok_")?;
     let now = world.now();
     let statement = store::claim(
@@ -203,22 +199,6 @@ pub async fn write(
     lease.work(how).await
 }
 
-/// The current meter's number; makes the meter where the agreement is met for the first time.
-async fn open(world: &World, subject: &Subject) -> Result<i64, Fault> {
-    if let Some(meter) = subject.current_meter() {
-        return Ok(meter.number);
-    }
-    let number = subject.meter.as_ref().map_or(1, |meter| meter.number + 1);
-    let statements = store::create(
-        &subject.pair,
-        number,
-        subject.agreement.agreement_id.as_str(),
-        subject.agreement.period.starts_at,
-    );
-    world.ledger.batch(statements).await?;
-    Ok(number)
-}
-
 /// What a read gave.
 enum Read {
     Total(Delta),
@@ -237,16 +217,14 @@ struct Lease<'a> {
     claim: Claim,
 }
 
-/// The base under the claim, and what must be stored with it.
-struct Base {
-    units: Delta,
-    fixing: Option<Vec<Statement>>,
-}
-
 impl Lease<'_> {
     async fn work(&self, how: How) -> Result<Written, Fault> {
-        let Some(base) = self.base().await? else {
-            return self.put_back(Written::held(Held::BaseInDoubt)).await;
+        let claimed = (self.number, &self.claim);
+        let (base, fixing) = match base::find(self.world, self.pass, self.subject, claimed).await? {
+            Base::Fixed(units) => (units, None),
+            Base::New(units, fixing) => (units, Some(fixing)),
+            Base::Wait => return self.put_back(Written::held(Held::BaseInDoubt)).await,
+            Base::Ask(doubtful) => return self.ask(&doubtful).await,
         };
         let is_first = self.claim.sent.is_none() && !self.claim.in_doubt;
         let read = if is_first || how == How::Reconcile {
@@ -256,21 +234,21 @@ impl Lease<'_> {
         };
         let total = match read {
             Some(Read::Total(total)) => Some(total),
-            Some(Read::Failed) => return self.unreadable(&base, how).await,
+            Some(Read::Failed) => return self.unreadable(base, how).await,
             Some(Read::Refused) if how == How::Reconcile => {
-                return self.unreadable(&base, how).await;
+                return self.unreadable(base, how).await;
             }
             Some(Read::Refused) | None => None,
         };
-        let found = self.judge(base.units, base.fixing.is_some(), total);
-        if let Some(fixing) = base.fixing {
+        let found = self.judge(base, fixing.is_some(), total);
+        if let Some(fixing) = fixing {
             self.fix_base(fixing, found).await?;
         }
         let compared = |written: Written| Written {
             found: (how == How::Reconcile).then_some(found),
             ..written
         };
-        let target = to_send(self.claim.total, base.units);
+        let target = to_send(self.claim.total, base);
         if let Some(total) = total {
             let is_strange = is_first && !self.claim.foreign_accepted;
             if is_strange && target.is_none_or(|target| is_foreign(total, target)) {
@@ -285,65 +263,6 @@ impl Lease<'_> {
             return self.fail(Outcome::Negative, "", total).await.map(compared);
         };
         self.send(target, how, total).await.map(compared)
-    }
-
-    /// What the cycle's earlier meters hold; `None` while that is not known.
-    async fn base(&self) -> Result<Option<Base>, Fault> {
-        if let Some(units) = self.claim.base {
-            return Ok(Some(Base {
-                units,
-                fixing: None,
-            }));
-        }
-        let now = self.world.now();
-        let meters = store::meters_of(&*self.world.ledger, &self.subject.pair).await?;
-        let mut units = Delta::ZERO;
-        let mut fixing = Vec::new();
-        for meter in meters.iter().filter(|m| m.number < self.number).rev() {
-            if meter.is_claimed && meter.lease_until > now {
-                return Ok(None);
-            }
-            let held = match self.read_earlier(meter).await {
-                Some(read) => {
-                    fixing.push(store::settle_earlier(&self.subject.pair, meter, read, now));
-                    Some(read)
-                }
-                None => super::meter_rules::holds(meter.held, meter.is_doubtful()),
-            };
-            let Some(sum) = held.and_then(|held| units.plus(held)) else {
-                return Ok(None);
-            };
-            units = sum;
-            if let Some(base) = meter.base {
-                let Some(sum) = units.plus(base) else {
-                    return Ok(None);
-                };
-                units = sum;
-                break;
-            }
-        }
-        fixing.push(store::fix_base(
-            &self.subject.pair,
-            self.number,
-            &self.claim.token,
-            units,
-        ));
-        Ok(Some(Base {
-            units,
-            fixing: Some(fixing),
-        }))
-    }
-
-    /// A replaced agreement's meter can still be read; that of an earlier period of the same
-    /// agreement cannot, its read gives the new period's.
-    async fn read_earlier(&self, meter: &Meter) -> Option<Delta> {
-        let current = self.subject.agreement.agreement_id.as_str();
-        if meter.agreement_id == current {
-            return None;
-        }
-        let agreement = AgreementId::new(meter.agreement_id.as_str())?;
-        let key = &self.subject.provider_key;
-        self.world.provider.read_meter(&agreement, key).await.ok()
     }
 
     fn judge(&self, base: Delta, base_is_new: bool, provider: Option<Delta>) -> Found {
@@ -399,13 +318,24 @@ impl Lease<'_> {
         }
     }
 
-    async fn unreadable(&self, base: &Base, how: How) -> Result<Written, Fault> {
+    async fn unreadable(&self, base: Delta, how: How) -> Result<Written, Fault> {
         let written = self.fail(Outcome::Unreadable, "", None).await?;
-        let found = self.judge(base.units, false, None);
+        let found = self.judge(base, false, None);
         Ok(Written {
             found: (how == How::Reconcile).then_some(found),
             ..written
         })
+    }
+
+    /// What an earlier meter holds nobody can know: a person must look.
+    async fn ask(&self, doubtful: &Meter) -> Result<Written, Fault> {
+        let now = self.world.now();
+        let (pair, token) = (&self.subject.pair, self.claim.token.as_str());
+        let mut statements = base::ask(self.subject, (self.number, &self.claim), doubtful, now);
+        let ended = Some((Outcome::BaseInDoubt, ""));
+        statements.push(store::give_back(pair, self.number, token, ended, now));
+        self.world.ledger.batch(statements).await?;
+        Ok(Written::ended(Outcome::BaseInDoubt))
     }
 
     async fn matches(&self, total: Delta) -> Result<Written, Fault> {
@@ -552,7 +482,7 @@ impl Lease<'_> {
 }
 
 /// A 429: nothing is sent before then, by any run.
-async fn wait(world: &World, pass: &Pass, wait_ms: i64) -> Result<(), Fault> {
+pub(super) async fn wait(world: &World, pass: &Pass, wait_ms: i64) -> Result<(), Fault> {
     pass.told_to_wait.set(true);
     let until = world.now().after(wait_ms.max(1000));
     world.ledger.query(store::not_before(until)).await?;

@@ -71,33 +71,9 @@ pub fn turn(cycle: &Cycle, period: Period, now: Millis) -> Turn {
     }
 }
 
-/// Whether the stored meter is another one than that of the agreement in its period: replaced, or
-/// its period began anew inside the cycle. A start that only became known is the same period.
-pub fn is_other_meter(
-    (meter, meter_start): (&str, Option<Millis>),
-    (agreement, start): (&str, Option<Millis>),
-) -> bool {
-    let began_anew = match (meter_start, start) {
-        (Some(before), Some(after)) => after.since(before).abs() > SAME_MS,
-        _ => false,
-    };
-    meter != agreement || began_anew
-}
-
 /// What the meter is sent: the cycle's total less its base. Below zero nothing is sent.
 pub fn to_send(total: Delta, base: Delta) -> Option<Units> {
     total.minus(base).and_then(|left| Units::new(left.get()))
-}
-
-/// What a meter is known to hold, the later of what was confirmed and what was read: nothing where
-/// neither ever was.
-pub fn last_known(held: Option<Delta>) -> Delta {
-    held.unwrap_or(Delta::ZERO)
-}
-
-/// The same, but `None` while a write to it is in doubt.
-pub fn holds(held: Option<Delta>, in_doubt: bool) -> Option<Delta> {
-    (!in_doubt).then(|| last_known(held))
 }
 
 /// How the last attempt to report a meter ended.
@@ -117,6 +93,8 @@ pub enum Outcome {
     Foreign,
     /// The total is below zero.
     Negative,
+    /// What an earlier meter of the cycle holds cannot be known; a person must look.
+    BaseInDoubt,
 }
 
 impl Outcome {
@@ -130,6 +108,7 @@ impl Outcome {
             Self::Unreadable => "unreadable",
             Self::Foreign => "foreign_total",
             Self::Negative => "below_zero",
+            Self::BaseInDoubt => "base_in_doubt",
         }
     }
 
@@ -143,6 +122,7 @@ impl Outcome {
             Self::Unreadable,
             Self::Foreign,
             Self::Negative,
+            Self::BaseInDoubt,
         ]
         .into_iter()
         .find(|outcome| outcome.name() == name)
@@ -431,19 +411,6 @@ mod tests {
             turn(&cycle(), period("2026-12-20T15:28:20Z"), now),
             Turn::Differs
         );
-    }
-
-    #[test]
-    fn another_agreement_or_a_period_that_began_anew_is_another_meter() {
-        let start = Some(at("2026-10-20T15:29:00Z"));
-        let later = Some(at("2026-11-05T00:00:00Z"));
-        let nearly = Some(at("2026-10-20T15:29:30Z"));
-        assert!(!is_other_meter(("a", start), ("a", start)));
-        assert!(!is_other_meter(("a", start), ("a", nearly)));
-        assert!(!is_other_meter(("a", None), ("a", start)));
-        assert!(!is_other_meter(("a", start), ("a", None)));
-        assert!(is_other_meter(("a", start), ("a", later)));
-        assert!(is_other_meter(("a", start), ("b", start)));
     }
 
     #[test]

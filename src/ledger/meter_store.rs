@@ -4,6 +4,7 @@
 //! sender whose lease has lapsed changes nothing. A token that was never given back is a write
 //! whose outcome nobody knows: the next claim notes it as `in_doubt`.
 
+use super::base_rules::{Earlier, Identity};
 use super::meter_rules::{Outcome, SEND_LEASE_MS};
 use crate::fault::Fault;
 use crate::params;
@@ -128,6 +129,21 @@ impl Meter {
     pub const fn is_doubtful(&self) -> bool {
         self.in_doubt || self.is_claimed
     }
+
+    /// Which meter it is.
+    pub fn identity(&self) -> Identity<'_> {
+        (self.agreement_id.as_str(), self.period_start)
+    }
+
+    /// What it tells of itself once it is not the current one.
+    pub fn earlier(&self, now: Millis) -> Earlier {
+        Earlier {
+            held: self.held,
+            is_doubtful: self.is_doubtful(),
+            since: self.last_at.unwrap_or(Millis::ZERO).max(self.lease_until),
+            is_leased: self.is_claimed && self.lease_until > now,
+        }
+    }
 }
 
 /// A change in a column that may be null.
@@ -200,6 +216,19 @@ pub fn create(pair: &Pair, number: i64, agreement: &str, start: Option<Millis>) 
         ],
     );
     vec![counter, meter]
+}
+
+/// Makes an earlier meter the current one again: its agreement was taken up again. What is known of
+/// it stays, its base is to be fixed anew, and it is to be told. Whoever comes second changes
+/// nothing.
+pub fn take_up(pair: &Pair, from: i64, number: i64) -> Statement {
+    Statement::new(
+        "update meter set number = ?5, base = null, reported = -1 \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 \
+         and not exists (select 1 from meter l where l.account_id = ?1 and l.feature = ?2 \
+           and l.cycle = ?3 and l.number >= ?5)",
+        pair.params(from, params![number]),
+    )
 }
 
 /// The conditional update by which one sender gets the meter, with version and total as they are
@@ -401,6 +430,41 @@ pub fn hold_for_review(pair: &Pair, number: i64, token: &str, review_id: &str) -
         "update meter set review_id = ?6 where account_id = ?1 and feature = ?2 \
          and cycle = ?3 and number = ?4 and token = ?5 and foreign_accepted = 0",
         pair.params(number, params![token, review_id]),
+    )
+}
+
+/// Nothing is written to the current meter until it is said what the doubtful one holds.
+pub fn hold_for_doubt(
+    pair: &Pair,
+    (number, token): (i64, &str),
+    doubtful: &Meter,
+    review_id: &str,
+) -> Statement {
+    Statement::new(
+        "update meter set review_id = ?8 where account_id = ?1 and feature = ?2 and cycle = ?3 \
+         and (number = ?4 or (number = ?6 and claims = ?7)) \
+         and exists (select 1 from meter c where c.account_id = ?1 and c.feature = ?2 \
+           and c.cycle = ?3 and c.number = ?4 and c.token = ?5) \
+         and exists (select 1 from review r where r.review_id = ?8 and r.closed_at_ms is null)",
+        pair.params(
+            number,
+            params![token, doubtful.number, doubtful.claims, review_id],
+        ),
+    )
+}
+
+/// The item was closed: an earlier meter counts as what it is last known to hold. One that has
+/// become the current meter again is written over, and read back.
+pub fn end_doubt(review_id: &str) -> Statement {
+    let is_earlier = "exists (select 1 from meter l where l.account_id = meter.account_id \
+        and l.feature = meter.feature and l.cycle = meter.cycle and l.number > meter.number)";
+    Statement::new(
+        format!(
+            "update meter set review_id = null, \
+             in_doubt = case when {is_earlier} then 0 else in_doubt end, \
+             token = case when {is_earlier} then null else token end where review_id = ?1"
+        ),
+        params![review_id],
     )
 }
 

@@ -9,12 +9,15 @@
 //! Read `entry` (a row), `batch` (the SQL that takes rows in), `outbox` and `feed` (an object's
 //! stream of batches), `stream` (how far each has come), `shard` and `clicks` (how a click gets
 //! here), `cycles` (in which cycle a fact counts), `usage`, `correction`, `entries` (how they are
-//! read); then `meter_rules` (when a meter may be written), `meter` (the one function that writes
-//! it), `marks` (what is still to be told), `evidence` (what was found), `review` and `closing`
-//! (what a person must look at), `carry` (a difference moved into the open cycle).
+//! read); then `meter_rules` (when a meter may be written), `base_rules` and `base` (what a
+//! cycle's earlier meters hold), `meter` (the one function that writes it), `marks` (what is still
+//! to be told), `evidence` (what was found), `review` and `closing` (what a person must look at),
+//! `carry` (a difference moved into the open cycle).
 //!
 //! Not here: whether a redirect is a click (`links`), what a job may use (`gate`).
 
+pub mod base;
+pub mod base_rules;
 pub mod batch;
 pub mod billed;
 pub mod carry;

@@ -26,6 +26,8 @@ pub enum ReviewKind {
     ClosedCycle,
     /// The provider held a total that we did not write.
     ForeignTotal,
+    /// What an earlier meter of the cycle holds cannot be known.
+    BaseInDoubt,
     /// The provider's period is not our cycle.
     PeriodMismatch,
     /// The provider deleted the user or organisation of an account.
@@ -42,6 +44,7 @@ impl ReviewKind {
             Self::Tail => "tail",
             Self::ClosedCycle => "closed_cycle",
             Self::ForeignTotal => "foreign_total",
+            Self::BaseInDoubt => "base_in_doubt",
             Self::PeriodMismatch => "period_mismatch",
             Self::CustomerDeleted => "customer_deleted",
         }

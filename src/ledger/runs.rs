@@ -16,6 +16,8 @@ use crate::world::World;
 pub struct Standing {
     /// The last run's number, as `LEDGER_0` has it.
     pub number: i64,
+    /// The same, as DB has it.
+    pub in_control: i64,
     /// Whether `LEDGER_0` lies behind DB.
     pub restored: bool,
     /// Nothing is sent before then.
@@ -33,6 +35,7 @@ pub async fn standing(world: &World) -> Result<Standing, Fault> {
     let in_ledger = row.int("number")?;
     Ok(Standing {
         number: in_ledger,
+        in_control,
         restored: was_restored(in_ledger, in_control),
         not_before: row.millis("not_before_ms")?,
     })
@@ -44,23 +47,37 @@ async fn number(db: &dyn Db) -> Result<i64, Fault> {
     rows.first().map_or(Ok(0), |row| row.int("number"))
 }
 
-/// Begins a reporter run: its number, in `LEDGER_0` and then in DB.
-pub async fn begin(world: &World) -> Result<i64, Fault> {
-    let sql = "update meter_run set number = number + 1 returning number";
-    let rows = world.ledger.query(Statement::new(sql, vec![])).await?;
-    let number = rows
-        .first()
-        .ok_or_else(|| Fault::unreadable("begin a run", "no row"))?
-        .int("number")?;
-    write_number(&*world.db, number).await?;
-    Ok(number)
+/// How a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// Under this number, which `LEDGER_0` must have reached for anything to be written.
+    Run(i64),
+    /// `LEDGER_0` was put back since [`standing`] looked.
+    Restored,
+    /// DB knows of this run or a later one: another has begun in between, or `LEDGER_0` was put
+    /// back and gave the number a second time. The next run knows which.
+    Overtaken,
 }
 
-async fn write_number(db: &dyn Db, number: i64) -> Result<(), Fault> {
+/// Begins a reporter run: its number, in `LEDGER_0` and then in DB. None begins in a `LEDGER_0`
+/// that lies behind what DB was seen to have. A number that DB has already was given twice, so DB
+/// passes it over: then `LEDGER_0` is behind, and recognised.
+pub async fn begin(world: &World, standing: Standing) -> Result<Begun, Fault> {
+    let sql = "update meter_run set number = number + 1 where number >= ?1 returning number";
+    let step = Statement::new(sql, params![standing.in_control]);
+    let rows = world.ledger.query(step).await?;
+    let Some(row) = rows.first() else {
+        return Ok(Begun::Restored);
+    };
+    let number = row.int("number")?;
     let sql = "insert into cron (name, number) values ('reporter', ?1) \
-        on conflict (name) do update set number = max(number, excluded.number)";
-    db.query(Statement::new(sql, params![number])).await?;
-    Ok(())
+        on conflict (name) do update set number = case when number = excluded.number \
+        then number + 1 else max(number, excluded.number) end returning number";
+    let rows = world.db.query(Statement::new(sql, params![number])).await?;
+    match rows.first() {
+        Some(row) if row.int("number")? == number => Ok(Begun::Run(number)),
+        _ => Ok(Begun::Overtaken),
+    }
 }
 
 /// `LEDGER_0` has everything again: its number catches up with DB's.

@@ -11,6 +11,7 @@
 mod accounts;
 mod alerts;
 mod auth;
+mod bases;
 mod clicks;
 mod contract;
 mod crash;
@@ -32,6 +33,7 @@ mod outbox;
 mod plans;
 mod quick;
 mod reconciler;
+mod restored;
 mod simulation;
 mod tidy;
 mod usage;

@@ -3,8 +3,12 @@
 //! Goal: after any fault the next runs heal, nothing is doubled and no older total wins.
 //! Method: the routes of the contract on a whole native machine.
 
+use std::rc::Rc;
+
 use counterfoil::native::machine::Machine;
 use serde_json::{Value, json};
+
+use crate::quick::QuickSignatures;
 
 pub const OPERATOR: &str = "dev-operator";
 pub const MINUTE: i64 = 60_000;
@@ -17,7 +21,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(settings: &[(&str, &str)]) -> Self {
-        let machine = Machine::new(settings).expect("it starts");
+        let machine = Machine::geared(settings, Rc::new(QuickSignatures)).expect("it starts");
         let agreement = account(&machine, "a");
         Self { machine, agreement }
     }

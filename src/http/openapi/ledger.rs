@@ -65,6 +65,12 @@ const OPERATIONS: &[Operation] = &[
         .list()
         .answers(&[items("Oldest first.", REVIEW)]),
     route(Post, "/v1/review/{id}/close", "Close an item of the review")
+        .details(
+            "Closed cycle, tail, late use, conflict: left as it is. Foreign total: the ledger's \
+             total replaces it. Base in doubt: the earlier meter counts as what it is last known \
+             to hold. Period mismatch: the running cycle ends with the provider's period. Feed: \
+             the named loss is accepted and it goes on.",
+        )
         .body(&[must("reason", Text, "Why.")])
         .answers(&[json(200, "Closed.", REVIEW)])
         .problems(&["review_closed", "too_soon"]),
@@ -103,6 +109,7 @@ const KINDS: &[&str] = &[
     "late_use",
     "conflict",
     "foreign_total",
+    "base_in_doubt",
     "period_mismatch",
     "feed",
     "customer_deleted",

@@ -1,0 +1,162 @@
+//! `LEDGER_0` is put back to an earlier state, at any moment of a run.
+//!
+//! Goal: no older total is ever written over a newer one, and once every object has handed in what
+//! it keeps, everything is as it was.
+//! Method: clicks through shards, which keep what they delivered; the ledger is put back before
+//! each single statement of a run.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use counterfoil::fault::Fault;
+use counterfoil::ledger::runs::{self, Begun};
+use counterfoil::native::executor::block_on;
+use counterfoil::native::machine::{Gear, Machine};
+use counterfoil::native::sqlite::Sqlite;
+use counterfoil::ports::{Db, Later, Rows, Signatures, Statement};
+use serde_json::{Value, json};
+
+use crate::meters::{Bench, MINUTE, account};
+use crate::quick::Hashes;
+
+/// Puts the ledger back before the nth call to a database.
+#[derive(Default)]
+struct Restore {
+    seen: Cell<u32>,
+    at: Cell<u32>,
+    ledger: RefCell<Option<(Sqlite, Sqlite)>>,
+}
+
+impl Restore {
+    /// From now on the `nth` call (from 1) meets the ledger as it was.
+    fn before(&self, nth: u32) {
+        self.seen.set(0);
+        self.at.set(nth);
+    }
+
+    fn pass(&self) {
+        self.seen.set(self.seen.get() + 1);
+        if self.seen.get() == self.at.get()
+            && let Some((ledger, earlier)) = &*self.ledger.borrow()
+        {
+            ledger.restore(earlier).expect("it is put back");
+        }
+    }
+}
+
+#[derive(Clone)]
+struct RestoringGear(Rc<Restore>);
+
+impl Gear for RestoringGear {
+    fn db(&self, _: &'static str, plain: Rc<dyn Db>) -> Rc<dyn Db> {
+        Rc::new(RestoringDb(Rc::clone(&self.0), plain))
+    }
+
+    fn signatures(&self) -> Rc<dyn Signatures> {
+        Rc::new(Hashes::default())
+    }
+}
+
+struct RestoringDb(Rc<Restore>, Rc<dyn Db>);
+
+impl Db for RestoringDb {
+    fn query(&self, statement: Statement) -> Later<'_, Result<Rows, Fault>> {
+        self.0.pass();
+        self.1.query(statement)
+    }
+
+    fn batch(&self, statements: Vec<Statement>) -> Later<'_, Result<Vec<Rows>, Fault>> {
+        self.0.pass();
+        self.1.batch(statements)
+    }
+}
+
+fn click(bench: &Bench, times: i64) {
+    for _ in 0..times {
+        let (status, _) = bench.machine.call("GET", "/x", "", &Value::Null);
+        assert_eq!(status, 302);
+    }
+    bench.machine.advance(MINUTE);
+}
+
+/// Sixteen clicks, of which the meter was told fifteen, and a ledger of when it was to be told twelve.
+fn stage() -> (Bench, Rc<Restore>) {
+    let restore = Rc::new(Restore::default());
+    let gear = Rc::new(RestoringGear(Rc::clone(&restore)));
+    let machine = Machine::geared(&[("SHARDS", "1")], gear).expect("it starts");
+    let agreement = account(&machine, "a");
+    let bench = Bench { machine, agreement };
+    let link = json!({"code": "x", "destination": "https://d.example/"});
+    bench.ok("POST", "/v1/links?account=a", &link);
+    click(&bench, 10);
+    bench.run("reporter");
+    click(&bench, 2);
+    assert!(bench.marked());
+    let earlier = bench.machine.ledger.snapshot().expect("a copy");
+    click(&bench, 3);
+    bench.run("reporter");
+    click(&bench, 1);
+    assert_eq!((bench.meter(), bench.marked()), (15, true));
+    let ledger = bench.machine.ledger.clone();
+    restore.ledger.replace(Some((ledger, earlier)));
+    (bench, restore)
+}
+
+#[test]
+fn a_ledger_put_back_at_any_moment_of_a_run_lets_no_older_total_be_written() {
+    for job in ["reporter", "reconciler"] {
+        let run = |bench: &Bench| {
+            // It may fail: the lease that it held is gone.
+            let _ = bench.call("POST", &format!("/v1/run/{job}"), &json!({}));
+        };
+        let (bench, restore) = stage();
+        restore.before(0);
+        run(&bench);
+        let calls = restore.seen.get();
+        assert!(calls > 10, "{job}: {calls} calls");
+        for nth in 1..=calls {
+            let (bench, restore) = stage();
+            restore.before(nth);
+            run(&bench);
+            restore.before(0);
+            let said = format!("{job}: put back before call {nth}");
+            assert!(bench.meter() >= 15, "{said}: {}", bench.meter());
+            for round in 0.. {
+                assert!(round < 8, "{said}: it does not come to rest");
+                bench.machine.advance(MINUTE + 1);
+                let summary = bench.run("reporter");
+                assert!(bench.meter() >= 15, "{said}: {}", bench.meter());
+                if summary["restored"] == false && !bench.marked() {
+                    break;
+                }
+                bench.run("sweeper");
+                bench.run("reconciler");
+                assert!(bench.meter() >= 15, "{said}: {}", bench.meter());
+            }
+            assert_eq!(bench.meter(), 16, "{said}");
+            assert_eq!(bench.meters()[0]["ledger"], 16, "{said}");
+            assert_eq!(bench.run("reconciler")["matched"], 2, "{said}");
+            assert_eq!(bench.reviews(), Vec::<Value>::new(), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_run_number_that_is_given_twice_begins_no_run_and_tells_of_the_restored_ledger() {
+    let (bench, _) = stage();
+    let world = bench.machine.world();
+    let look = || block_on(runs::standing(&world)).expect("it reads");
+    let begin = |standing| block_on(runs::begin(&world, standing)).expect("it begins");
+    let (seen, before) = (look(), bench.machine.ledger.snapshot().expect("a copy"));
+    assert_eq!(begin(seen), Begun::Run(seen.number + 1));
+    bench.machine.ledger.restore(&before).expect("put back");
+    assert_eq!(begin(seen), Begun::Overtaken);
+    assert!(look().restored);
+    assert_eq!(begin(look()), Begun::Restored);
+    // Two runs that begin at once are both runs, unless the later one was quicker.
+    block_on(runs::caught_up(&world)).expect("it catches up");
+    let seen = look();
+    assert!(!seen.restored);
+    assert_eq!(begin(seen), Begun::Run(seen.number + 1));
+    assert_eq!(begin(seen), Begun::Run(seen.number + 2));
+}
