@@ -5,7 +5,7 @@
 // machine meets all alike; what counts is the median and the ratio within one run.
 
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Miniflare, convertV4MiniflareOptions } from "miniflare";
@@ -16,15 +16,20 @@ export const BROWSER =
   "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36";
 export const OPERATOR = { authorization: "Bearer dev-operator" };
 const COMPATIBILITY = "2026-11-01";
+const ROUNDS = 5;
+const ROUND_SECONDS = 3;
+/** So long nothing may change before a row is given up. */
+const STANDSTILL_MS = 60_000;
 
 /** A contender that answers on its direct socket; `close` ends it and removes its data. */
 async function start(worker) {
   const port = await freePort();
   const folder = mkdtempSync(join(tmpdir(), "counterfoil-bench-"));
+  const others = workerds();
   const miniflare = new Miniflare(convertV4MiniflareOptions({
     port: await freePort(),
     cf: false,
-    defaultPersistRoot: folder,
+    resourcePersistencePath: folder,
     compatibilityDate: COMPATIBILITY,
     unsafeDirectSockets: [{ host: "127.0.0.1", port }],
     ...worker({ port }),
@@ -32,6 +37,7 @@ async function start(worker) {
   await miniflare.ready;
   return {
     url: `http://127.0.0.1:${port}`,
+    pid: workerds().find((pid) => !others.includes(pid)),
     folder,
     miniflare,
     async close() {
@@ -39,6 +45,15 @@ async function start(worker) {
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** The process ids of the contenders that run. */
+function workerds() {
+  try {
+    return execFileSync("pgrep", ["-P", String(process.pid), "-x", "workerd"]).toString().trim().split("\n");
+  } catch {
+    return [];
+  }
 }
 
 /** A contender in JavaScript. */
@@ -113,25 +128,29 @@ export async function each(items, concurrency, work) {
   await Promise.all(Array.from({ length: concurrency }, lane));
 }
 
-/** wrk from Debian's packages, installed if it is missing and this machine lets us. */
-export async function requireWrk() {
-  if ((await output("wrk", ["--version"])) !== null || existsSync("/usr/bin/wrk")) return;
-  say("installing wrk (once) …");
-  try {
-    execFileSync("apt-get", ["update", "-qq"], { stdio: "ignore" });
-    execFileSync("apt-get", ["install", "-y", "-qq", "wrk"], { stdio: "ignore" });
-  } catch {
-    throw new Failed("wrk is missing and could not be installed: install it and try again");
+/** Tools from Debian's packages, installed if they are missing and this machine lets us. */
+export async function requireTools(...names) {
+  for (const name of names) {
+    if ((await output("sh", ["-c", `command -v ${name}`])) !== null) continue;
+    say(`installing ${name} (once) …`);
+    try {
+      execFileSync("apt-get", ["update", "-qq"], { stdio: "ignore" });
+      execFileSync("apt-get", ["install", "-y", "-qq", name], { stdio: "ignore" });
+    } catch {
+      throw new Failed(`${name} is missing and could not be installed: install it and try again`);
+    }
   }
 }
 
-/** One round of wrk: requests a second, the answers' p50 and p99 in ms, and how many were not of a
- * wanted status. */
-export async function wrk(url, { seconds = 4, connections = 50, lua = "" } = {}) {
+/** One round of wrk: how many requests were answered, how many a second, and the answers' p50 and
+ * p99 in ms. One answer of status 400 or more, or none at all, fails the row: an error is quick. */
+export async function wrk(url, { seconds = ROUND_SECONDS, connections = 50, lua = "" } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "counterfoil-wrk-"));
   const script = join(folder, "wrk.lua");
   writeFileSync(script, `wrk.headers["user-agent"] = "${BROWSER}"\n${lua}\n${REPORT}`);
-  const args = ["-t2", `-c${connections}`, `-d${seconds}s`, "--latency", "-s", script, url];
+  const args = [
+    "-t2", `-c${connections}`, `-d${seconds}s`, "--timeout", "30s", "--latency", "-s", script, url,
+  ];
   const text = await new Promise((resolve, reject) => {
     const child = spawn("wrk", args, { stdio: ["ignore", "pipe", "inherit"] });
     let out = "";
@@ -140,19 +159,54 @@ export async function wrk(url, { seconds = 4, connections = 50, lua = "" } = {})
     child.once("close", () => resolve(out));
   });
   rmSync(folder, { recursive: true, force: true });
-  const found = text.match(/REPORT (\S+) (\S+) (\S+) (\S+) (\S+)/);
+  const found = text.match(/REPORT (\S+) (\S+) (\S+) (\S+) (\S+) (\S+)/);
   if (!found) throw new Failed(`wrk said:\n${text}`);
-  const [requests, micros, errors, p50, p99] = found.slice(1).map(Number);
-  return { requests, rate: (requests * 1e6) / micros, errors, p50: p50 / 1000, p99: p99 / 1000 };
+  const [requests, micros, refused, broken, p50, p99] = found.slice(1).map(Number);
+  if (refused + broken > 0 || requests === 0) {
+    const told = `${requests} answers, ${refused} of them errors; ${broken} broken connections`;
+    throw new Failed(`${url}: ${told}`);
+  }
+  return { requests, rate: (requests * 1e6) / micros, p50: p50 / 1000, p99: p99 / 1000 };
 }
 
 const REPORT = `
 done = function(summary, latency, requests)
   local e = summary.errors
-  io.write(string.format("REPORT %d %d %d %d %d\\n", summary.requests, summary.duration,
-    e.connect + e.read + e.write + e.status + e.timeout,
+  io.write(string.format("REPORT %d %d %d %d %d %d\\n", summary.requests, summary.duration,
+    e.status, e.connect + e.read + e.write + e.timeout,
     latency:percentile(50), latency:percentile(99)))
 end`;
+
+/** Fails the row unless `url` answers with that status and those headers. */
+export async function answers(url, status, headers = {}, options = {}) {
+  const response = await fetch(url, { redirect: "manual", ...options });
+  await response.arrayBuffer();
+  const told = Object.entries(headers).every(([name, value]) => response.headers.get(name) === value);
+  if (response.status !== status || !told) throw new Failed(`${url}: it answered ${response.status}`);
+}
+
+/** Fails the row unless what was stored is what was answered: a client that ends in the middle of
+ * its requests has heard of fewer answers than were given, one a connection and round at most. */
+export function stands(what, stored, answered, rounds, connections = 50) {
+  const most = answered + rounds * connections;
+  if (stored < answered || stored > most) {
+    throw new Failed(`${what}: ${stored} stored, ${answered} answered`);
+  }
+}
+
+/** Looks until `look` gives at least `wanted`, and says when it first did, in ms; fails when
+ * nothing has changed for a while. */
+export async function reached(what, look, wanted) {
+  let [last, changed] = [-1, performance.now()];
+  for (;;) {
+    const seen = await look();
+    const now = performance.now();
+    if (seen >= wanted) return now;
+    if (seen !== last) [last, changed] = [seen, now];
+    if (now - changed > STANDSTILL_MS) throw new Failed(`${what}: ${seen} of ${wanted}, and no more`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
 
 /** The middle value. */
 export function median(values) {
@@ -161,11 +215,19 @@ export function median(values) {
   return sorted.length % 2 === 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-/** Interleaved rounds of several works: `{name: async () => number}` → `{name: median}`. */
-export async function rounds(works, count = 3) {
+/** Interleaved rounds of several works: `{name: async () => number}` → `{name: [number, …]}`. */
+export async function rounds(works, count = ROUNDS) {
   const seen = Object.fromEntries(Object.keys(works).map((name) => [name, []]));
   for (let round = 0; round < count; round += 1) {
     for (const [name, work] of Object.entries(works)) seen[name].push(await work());
   }
-  return Object.fromEntries(Object.entries(seen).map(([name, values]) => [name, median(values)]));
+  return seen;
+}
+
+/** A row of the table, from what both sides reached in each round. The ratio is the median of the
+ * rounds' own ratios: the machine does the same other work during both halves of a round. */
+export function row(name, ours, theirs, { unit, aim = null, atMost = false }) {
+  const ratio = median(ours.map((value, round) => value / theirs[round]));
+  const figures = { ours: median(ours), theirs: median(theirs), ratio };
+  return { row: name, ...figures, unit, aim, atMost, rounds: { ours, theirs } };
 }

@@ -9,6 +9,9 @@ const ALL = ["redirect", "entries", "gate", "inbox", "reconcile"];
 
 await main(async () => {
   const { json, only } = options(process.argv.slice(2));
+  const write = process.stdout.write.bind(process.stdout);
+  // A machine reads the table from stdout and nothing else.
+  if (json) process.stdout.write = process.stderr.write.bind(process.stderr);
   await setUp();
   if (Number(process.versions.node.split(".")[0]) < 22) {
     // The first start on a machine with an older Node: npm has brought a newer one by now.
@@ -22,12 +25,12 @@ await main(async () => {
     say(`measuring ${name} …`);
     table.push(...(await works[name]()));
   }
-  console.log(json ? JSON.stringify({ cores: cores(), rows: table }, null, 2) : lines(table));
+  write(json ? `${JSON.stringify({ cores: cores(), rows: table }, rounded, 2)}\n` : `${lines(table)}\n`);
 });
 
 async function load() {
-  const { requireWrk } = await import("../bench/harness.mjs");
-  await requireWrk();
+  const { requireTools } = await import("../bench/harness.mjs");
+  await requireTools("wrk", "sqlite3");
   const { redirect, entries } = await import("../bench/rows/redirect.mjs");
   const { gate } = await import("../bench/rows/gate.mjs");
   const { inbox } = await import("../bench/rows/inbox.mjs");
@@ -45,6 +48,10 @@ function options(words) {
   const unknown = seen.only.find((name) => !ALL.includes(name));
   if (unknown !== undefined) throw new Failed(`there is no row ${unknown}`);
   return seen;
+}
+
+function rounded(_name, value) {
+  return typeof value === "number" ? Math.round(value * 1000) / 1000 : value;
 }
 
 function cores() {
