@@ -67,9 +67,14 @@ export async function output(command, args) {
   return status === 0 ? text : null;
 }
 
-function capture(command, args, env, shown) {
+/** Runs a command in another folder, silently; gives its status and what it printed. */
+export function captureIn(folder, command, args) {
+  return capture(command, args, ENV, false, folder);
+}
+
+function capture(command, args, env, shown, cwd = ROOT) {
   return new Promise((resolve) => {
-    const child = spawn(command, args, { cwd: ROOT, env, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(command, args, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
     let text = "";
     const take = (from, to) => from.on("data", (chunk) => {
       text += chunk;

@@ -1,0 +1,46 @@
+// Each condition of a statement that keeps two writers apart, taken out once: `*/store.rs` and
+// what else is SQL.
+
+const METERS = "src/ledger/meter_store.rs";
+const LANES = "src/inbox/lane.rs";
+const BATCH = "src/ledger/batch.rs";
+const OUTBOX = "src/ledger/outbox.rs";
+const PLANS = "src/plans/store.rs";
+
+const store = (name, file, from, to, ...tests) => ({ name, file, edits: [[from, to]], tests });
+
+export default [
+  store("two workers in one lane", LANES,
+    "where lane = ?1 and (token is null or lease_ends_at_ms <= ?3) \\", "where lane = ?1 \\", "inbox_lanes"),
+  store("the newest event first", LANES, "order by e.occurred_ms, e.occurred_nanos, e.id limit 1", "order by e.occurred_ms desc, e.id limit 1", "inbox"),
+  store("a claim without a lease", LANES, "attempts = attempts + 1, next_at_ms = ?3", "attempts = attempts + 1, next_at_ms = null", "inbox_lanes"),
+  store("the lane is kept after the end", LANES, "set token = null, lease_ends_at_ms = null, event = null where lane = ?1", "set event = null where lane = ?1", "inbox_lanes"),
+  store("an older read writes over a newer", PLANS, "written = ?2 and written < ?3", "?2 >= 0 and ?3 >= 0", "plans"),
+  store("a given anchor is moved", PLANS, "and number = 1 and fixed_at_ms is null and source <> ?5", "and number = 1 and fixed_at_ms is null and ?5 <> ''", "accounts", "plans"),
+  store("a fixed anchor is moved", PLANS, "and number = 1 and fixed_at_ms is null and source <> ?5", "and number = 1 and source <> ?5", "accounts", "plans"),
+  store("a grant for each payment", "src/plans/grants.rs",
+    "on conflict (account_id, cycle, feature, plan) do nothing", "on conflict (account_id, cycle, feature, plan) do update set units = units + excluded.units", "engine_room"),
+  store("the balance adds grants up", "src/plans/grants.rs", "select feature, max(units) as units from grant_row", "select feature, sum(units) as units from grant_row", "engine_room", "plans"),
+
+  store("a feed takes any batch", BATCH, "case when cast(?3 as integer) = 1 + coalesce((select last from feed \\", "case when cast(?3 as integer) <> - 1 - coalesce((select last from feed \\", "feed"),
+  store("a batch inserts what is there", BATCH, "\"select s.entry_id, s.account_id, s.feature, s.cycle, s.units, s.kind, s.code, s.job_id, \\\n     s.key, s.corrects, s.reason, s.rule, s.actor, s.country, s.referrer_host, \\\n     s.occurred_at_ms, cast(?2 as integer) from sent s \\\n     where not exists", "\"select s.entry_id, s.account_id, s.feature, s.cycle, s.units, s.kind, s.code, s.job_id, \\\n     s.key, s.corrects, s.reason, s.rule, s.actor, s.country, s.referrer_host, \\\n     s.occurred_at_ms, cast(?2 as integer) from sent s \\\n     where 1 or not exists", "feed"),
+  store("another fact under the same id is passed over", BATCH, "\"(e.account_id is not s.account_id or e.feature is not s.feature \\\n         or e.units is not s.units ", "\"(e.account_id is not s.account_id or e.feature is not s.feature \\\n         ", "usage", "feed"),
+  store("a change of zero raises the version by nothing", BATCH, "sum(s.units), sum(s.units) <> 0, \\", "sum(s.units), 0, \\", "meters"),
+  store("a booking is added to a frozen one", OUTBOX, "if seq > frozen_to && self.add_to(seq, booking.units)? {", "if self.add_to(seq, booking.units)? {", "outbox"),
+  store("bookings of one job under one number", OUTBOX, "number = row.int(\"number\")? + 1;", "number = row.int(\"number\")?;", "outbox"),
+  store("rows are frozen twice", OUTBOX, "set frozen = ?1, frozen_to_seq = ?2, told_due_at_ms = ?3", "set frozen = ?1, frozen_to_seq = min(frozen_to_seq, ?2), told_due_at_ms = ?3", "outbox"),
+
+  store("a meter held for review is written", METERS, "and (token is null or lease_until_ms <= ?7) and review_id is null \\", "and (token is null or lease_until_ms <= ?7) \\", "meters"),
+  store("an earlier agreement's meter is written", METERS,
+    "and not exists (select 1 from meter l where l.account_id = ?1 and l.feature = ?2 \\\n           and l.cycle = ?3 and l.number > ?4) \\", "\\", "meters"),
+  store("a 429 is not waited for", METERS, "r.number >= ?8 and r.not_before_ms <= ?7", "r.number >= ?8 and ?7 > 0", "meters"),
+  store("a lease that lapsed leaves no doubt", METERS, "in_doubt = case when token is not null then 1 else in_doubt end", "in_doubt = in_doubt", "meters", "interleave"),
+  store("a confirmation after the lease was lost", METERS,
+    "and m.cycle = ?3 and m.number = ?4 and m.token = ?6)\",\n        pair.params(number, params![claim.version,", "and m.cycle = ?3 and m.number = ?4 and ?6 <> '')\",\n        pair.params(number, params![claim.version,", "interleave"),
+  store("a mark that falls back", METERS, "set told = max(told, ?5)", "set told = ?5", "interleave"),
+  store("an unknown outcome gives the lease back", METERS, "set in_doubt = 1, last_outcome = 'unknown', last_detail = ?6, \\", "set token = null, last_outcome = 'unknown', last_detail = ?6, \\", "meters"),
+  store("a rebuild of what was archived", "src/ledger/totals.rs", "where total <> excluded.total and archived = 0", "where total <> excluded.total", "reconciler"),
+  store("another account's link is found", "src/links/store.rs", "select {COLUMNS} from link where code = ?1 and account_id = ?2", "select {COLUMNS} from link where code = ?1 and ?2 <> ''", "links"),
+  store("another account's link code is taken over", "src/links/store.rs", "stored.account_id == link.account_id && stored.destination", "stored.destination", "links"),
+  store("a job's running row is not counted", "src/gate/store.rs", "where b.cycle = ?1 and b.used + coalesce(r.charged, 0) <> b.booked", "where b.cycle = ?1 and b.used <> b.booked", "gate"),
+];
