@@ -11,6 +11,8 @@ const LISTS = join(ROOT, "tests", "mutants");
 const COPY = join(ROOT, "target", "mutants");
 const COPIED = ["Cargo.toml", "Cargo.lock", "clippy.toml", "src", "migrations", "tests", "docs",
   "examples", "wrangler.toml", "README.md"];
+/** Some bugs are loops without an end; ten times what the slowest look takes. */
+const HANGS_AFTER_S = "600";
 /** Looks for what the tests named first leave alive: all of them, the slow ones last. */
 const EVERYTHING = [["--lib"], ["--test", "native"]];
 
@@ -55,8 +57,10 @@ async function tried(mutant) {
   try {
     const first = mutant.tests.map((filter) => ["--lib", "--test", "native", filter]);
     for (const tests of [...first, ...EVERYTHING]) {
-      const { status, text } = await captureIn(COPY, "cargo", ["test", "--quiet", ...tests]);
+      const limited = [HANGS_AFTER_S, "cargo", "test", "--quiet", ...tests];
+      const { status, text } = await captureIn(COPY, "timeout", limited);
       if (status === 0) continue;
+      if (status === 124) return { end: "found", by: `${tests.at(-1)} never ends` };
       const failed = /^test (\S+) \.\.\. FAILED|^    (\S+)$/m.exec(text.split("failures:").at(-1));
       if (!/test result: FAILED/.test(text)) return { end: "broken", by: lastLines(text) };
       return { end: "found", by: failed?.[1] ?? failed?.[2] };

@@ -274,6 +274,40 @@ fn a_worker_that_lost_its_lease_changes_nothing() {
     assert_eq!(desk.count(&lost), 1);
 }
 
+/// A fence on the event alone would let it through: the event is being processed, by another.
+#[test]
+fn a_batch_that_lands_while_the_next_worker_has_the_same_event_changes_nothing() {
+    let desk = Desk::new(&[]);
+    pro_with_three_events(&desk);
+    let world = desk.machine.world();
+    let claim = || block_on(lane::claim(&world, "customer_a")).expect("no fault");
+    let first = claim().expect("a claim");
+    let clock = &desk.machine.clock.0;
+    clock.set(clock.get().after(30_000));
+    let second = claim().expect("a claim");
+    assert_eq!(second.id, first.id);
+    let end = lane::End {
+        status: "applied",
+        result: "late".to_owned(),
+        next_at: None,
+        attempts: 1,
+        outages: 0,
+    };
+    let effect = Statement::new("update account set plan = 'late'", Vec::new());
+    let late = block_on(lane::commit(&world, &first, vec![effect], &end));
+    assert_eq!(late, Ok(lane::Committed::Lost));
+    assert_eq!(desk.plan("a").0, "free");
+    // The next worker still has the lane, and finishes.
+    block_on(apply::apply(&world, &second, Doorbell::Rings)).expect("it applies");
+    assert_eq!(desk.plan("a").0, "pro");
+    let applied = format!(
+        "select count(*) as n from event where id = '{}' and status = 'applied' \
+        and result <> 'late'",
+        second.id
+    );
+    assert_eq!(desk.count(&applied), 1);
+}
+
 #[test]
 fn an_apply_gives_up_by_itself_after_two_thirds_of_its_lease() {
     let desk = Desk::new(&[]);
