@@ -68,7 +68,8 @@ async function requireFreePort(port) {
       probe.listen({ port, host, exclusive: true }, () => probe.close(() => done(null)));
     });
     if (code === "EADDRINUSE") {
-      throw new Failed(`port ${port} is in use: end what has it, or give --port another`);
+      throw new Failed(`port ${port} is in use: end what has it, or choose another: `
+        + "npm start -- --port 9000");
     }
   }
 }
