@@ -5,19 +5,18 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::account::{read_json, write_json};
-use super::books::{Books, SWEEP, new_hold};
+use super::books::{Books, SWEEP};
 use super::limit::{limit_of, look_at, state_name};
-use super::rules::{self, Admission, Asked, Look, Rate, Refused, Seen, State};
+use super::rules::{self, Asked, Look, Refused, State};
 use super::store::{self, HoldRow, JobRow, sum};
 use super::view::{self, refused};
 use super::wire::{
-    AdmitAsk, Admitted, Amounts, BudgetView, ChargeAsk, ChargedView, ExtendAsk, Given, ListAsk,
-    RefusedView, SettleAsk, Told, units_of,
+    Amounts, BudgetView, ChargeAsk, ChargedView, ExtendAsk, Given, ListAsk, RefusedView, SettleAsk,
+    Told, units_of,
 };
 use crate::fault::Fault;
 use crate::ledger::review::{Review, ReviewKind};
 use crate::units::{FeatureName, JobId, Millis, Units};
-use crate::world;
 
 /// What a call came to.
 #[derive(Debug)]
@@ -38,115 +37,8 @@ impl From<RefusedView> for Outcome {
     }
 }
 
-/// New jobs, each decided on its own.
-pub fn admit(books: &mut Books<'_>, jobs: &[AdmitAsk], waited: bool) -> Result<Outcome, Fault> {
-    let look = look_at(books, waited);
-    let mut told = Vec::with_capacity(jobs.len());
-    for ask in jobs {
-        let known = store::job_by_key(&*books.object.sql, &ask.key)?;
-        if known.is_none() && look == Look::Read {
-            return Ok(Outcome::ReadFirst);
-        }
-        told.push(admit_one(books, ask, known, look)?);
-    }
-    Ok(Outcome::Told(Told::Admitted(told)))
-}
-
-fn admit_one(
-    books: &mut Books<'_>,
-    ask: &AdmitAsk,
-    known: Option<JobRow>,
-    look: Look,
-) -> Result<Admitted, Fault> {
-    let request = write_json(&(&ask.holds, ask.lease_seconds))?;
-    let (seen, state) = match &known {
-        None => (Seen::Never, State::Running),
-        Some(job) if job.ask == request => (Seen::Same, job.state),
-        Some(job) => (Seen::Other, job.state),
-    };
-    let mut features = Vec::with_capacity(ask.holds.len());
-    let mut asked = Vec::with_capacity(ask.holds.len());
-    for (name, units) in &ask.holds {
-        let feature = feature_of(name)?;
-        asked.push(Asked {
-            units: units_of(*units)?,
-            limit: limit_of(books, &feature, look),
-            budget: books.budget(&feature)?,
-        });
-        features.push(feature);
-    }
-    let minute = rules::minute_of(books.now);
-    let setting = books.object.world.settings.jobs_per_minute;
-    let rate = Rate {
-        taken: if books.account.minute == minute {
-            books.account.minute_jobs
-        } else {
-            0
-        },
-        allowed: books.account.jobs_per_minute.unwrap_or(setting),
-    };
-    match (rules::admit(seen, state, &asked, rate), known) {
-        (Ok(Admission::Same), Some(job)) => {
-            let look = for_reading(books);
-            Ok(Admitted::Same(view::job(books, &job, look)?))
-        }
-        (Ok(_), _) => {
-            let job = insert(books, ask, request, &features, &asked)?;
-            books.account.minute = minute;
-            books.account.minute_jobs = rate.taken + 1;
-            books.tally("counterfoil_admissions_total{result=\"admitted\"}", 1);
-            Ok(Admitted::New(view::job(books, &job, look)?))
-        }
-        (Err((why, place)), known) => {
-            let line = place.and_then(|at| Some((features.get(at)?, asked.get(at)?)));
-            let view = refused(books, why, line, look, known.as_ref())?;
-            view::note(books, "admit", &ask.key, why, line)?;
-            Ok(Admitted::Refused(view))
-        }
-    }
-}
-
-/// After this point it must succeed.
-fn insert(
-    books: &mut Books<'_>,
-    ask: &AdmitAsk,
-    request: String,
-    features: &[FeatureName],
-    asked: &[Asked],
-) -> Result<JobRow, Fault> {
-    let object = books.object;
-    let lease_seconds = ask
-        .lease_seconds
-        .unwrap_or(object.world.settings.lease_seconds);
-    let id = world::mint("job_", books.now, object.world.ids.random()?);
-    let job = JobRow {
-        job_id: JobId::new(id).ok_or_else(|| Fault::unreadable("mint a job's id", "its form"))?,
-        key: ask.key.clone(),
-        ask: request,
-        state: State::Running,
-        capped: false,
-        cycle: books.cycle.name.clone(),
-        lease_seconds,
-        lease_ends_at: books.now.after(lease_seconds * 1000),
-        created_at: books.now,
-        ended_at: None,
-        outcome: None,
-        holds: features
-            .iter()
-            .zip(asked)
-            .map(|(feature, line)| new_hold(feature, &books.cycle.name, line.units))
-            .collect(),
-    };
-    for (feature, line) in features.iter().zip(asked) {
-        books.hold(feature, line.units)?;
-    }
-    store::insert_job(&*object.sql, &job)?;
-    books.owe_by(SWEEP, job.lease_ends_at);
-    books.touch();
-    Ok(job)
-}
-
-fn feature_of(name: &str) -> Result<FeatureName, Fault> {
+/// A feature's name in a message.
+pub fn feature_of(name: &str) -> Result<FeatureName, Fault> {
     FeatureName::new(name).ok_or_else(|| Fault::unreadable("read a message", "a feature's name"))
 }
 
@@ -410,7 +302,7 @@ fn keep_late(
 }
 
 /// To show what is left, an old limit is better than none; nothing is admitted by it.
-fn for_reading(books: &Books<'_>) -> Look {
+pub fn for_reading(books: &Books<'_>) -> Look {
     match look_at(books, false) {
         Look::Read if books.limits.read_at.is_some() => Look::Stale,
         look => look,

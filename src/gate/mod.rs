@@ -17,6 +17,7 @@
 //! The Worker's half is `http::jobs`; the object is woken by its alarm and by `sweeper`.
 
 mod account;
+mod admission;
 mod books;
 pub mod busy;
 mod calls;

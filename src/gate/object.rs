@@ -15,7 +15,7 @@ use super::books::Books;
 use super::calls::{self, Outcome};
 use super::schema::STEPS;
 use super::wire::{About, AccountAsk, Ask, RefusedView, Told};
-use super::{limit, store};
+use super::{admission, limit, store};
 use crate::accounts;
 use crate::cycle::Cycle;
 use crate::fault::Fault;
@@ -270,7 +270,7 @@ impl Reading {
 
 fn call(books: &mut Books<'_>, ask: &Ask, waited: bool) -> Result<Outcome, Fault> {
     match ask {
-        Ask::Admit { jobs } => calls::admit(books, jobs, waited),
+        Ask::Admit { jobs } => admission::admit(books, jobs, waited),
         Ask::Charge(ask) => calls::charge(books, ask),
         Ask::Extend(ask) => calls::extend(books, ask, waited),
         Ask::Renew { job_id } => calls::renew(books, job_id),

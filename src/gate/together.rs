@@ -9,8 +9,8 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::wire::{AdmitAsk, Admitted, Ask, Told};
-use crate::accounts::Account;
+use super::wire::{About, AccountAsk, AdmitAsk, Admitted, Ask, Told};
+use crate::accounts::{Account, store};
 use crate::fault::Fault;
 use crate::limits::{ADMIT_TOGETHER_MAX, ADMIT_WAITING_MAX};
 use crate::units::AccountId;
@@ -174,12 +174,26 @@ async fn alone(world: &World, account: &Account, ask: AdmitAsk) -> Result<Admitt
     first.ok_or_else(|| Fault::unreadable("read the answer of an account", "no answer"))
 }
 
+/// The anchor is fixed for an admission alone: the object says when it is needed, and admits
+/// nothing before it knows it.
 async fn ask_all(
     world: &World,
     account: &Account,
     jobs: Vec<AdmitAsk>,
 ) -> Result<Vec<Admitted>, Fault> {
-    match super::ask(world, account, Ask::Admit { jobs }).await? {
+    let account_id = &account.account_id;
+    let mut message = AccountAsk::about(account, Ask::Admit { jobs });
+    let mut told = super::send(world, account_id, &message).await?;
+    if told == Told::AnchorFirst {
+        let fixed = Account {
+            anchors: store::fix_anchor(&*world.db, account_id, world.now()).await?,
+            anchor_fixed: true,
+            ..account.clone()
+        };
+        message.about = Some(About::of(&fixed));
+        told = super::send(world, account_id, &message).await?;
+    }
+    match told {
         Told::Admitted(answers) => Ok(answers),
         _ => Err(Fault::unreadable(
             "read the answer of an account",

@@ -275,6 +275,9 @@ pub struct ListAsk {
 pub enum Told {
     /// One for each of the jobs, in their order.
     Admitted(Vec<Admitted>),
+    /// One of the jobs would be admitted, but no anchor is fixed yet: nothing was decided. Fix
+    /// it and ask again.
+    AnchorFirst,
     /// A charge was taken, or had been.
     Charged(ChargedView),
     /// A job.

@@ -9,7 +9,7 @@ use super::auth::Role;
 use super::body::{Fields, whole_number};
 use super::list::{Page, id_param};
 use super::reply::{Answer, Failure, Problem, Response};
-use crate::accounts::{Account, audit, store};
+use crate::accounts::{Account, audit};
 use crate::fault::Fault;
 use crate::gate::wire::{
     AdmitAsk, Admitted, Amounts, Ask, ChargeAsk, ChargedView, ExtendAsk, Given, JobView, ListAsk,
@@ -24,23 +24,11 @@ use crate::units::{CallerKey, CycleName, FeatureName, JobId, Millis, SAFE_MAX, S
 pub async fn create_job(call: Call) -> Answer {
     let account = call.account()?;
     let ask = admit_ask(call.fields()?, &call.world.settings)?;
-    let account = with_fixed_anchor(&call, account).await?;
-    match together::admit(&call.world, &account, ask).await? {
+    match together::admit(&call.world, account, ask).await? {
         Admitted::New(job) => Ok(Response::json(201, &job_json(&job))),
         Admitted::Same(job) => Ok(Response::json(200, &job_json(&job))),
         Admitted::Refused(why) => Err(problem(&why).into()),
     }
-}
-
-/// The account with its first anchor fixed: an admission needs its cycle for good.
-async fn with_fixed_anchor(call: &Call, account: &Account) -> Result<Account, Fault> {
-    let mut account = account.clone();
-    if !account.anchor_fixed {
-        account.anchors = store::fix_anchor(&*call.world.db, &account.account_id, call.now).await?;
-        account.anchor_fixed = true;
-        call.world.isolate.accounts.keep_account(&account, call.now);
-    }
-    Ok(account)
 }
 
 /// `GET /v1/jobs`

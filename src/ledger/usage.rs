@@ -17,7 +17,7 @@ use crate::accounts::Account;
 use crate::fault::Fault;
 use crate::params;
 use crate::ports::Statement;
-use crate::units::{CallerKey, EntryId, FeatureName, Millis, SAFE_MAX, Units};
+use crate::units::{CallerKey, CycleName, EntryId, FeatureName, Millis, SAFE_MAX, Units};
 use crate::world::World;
 
 /// One fact that a caller reports.
@@ -81,6 +81,9 @@ pub async fn record(
             _ => {}
         }
     }
+    if !account.anchor_fixed && is_too_much(account, &facts, now) {
+        return Ok(Outcome::Refused(UsageRefused::TooMuch));
+    }
     let mut wires = Vec::new();
     for (id, item) in &facts {
         wires.push(wire_of(world, account, id, item, now).await?);
@@ -113,6 +116,18 @@ pub async fn record(
         }
         Err(fault) => why_not(world, &rows_json, fault).await,
     }
+}
+
+/// Whether an account's first facts alone add up to too much: a refusal must not fix its anchor,
+/// and while that is not fixed, nothing of the account is in the ledger yet.
+fn is_too_much(account: &Account, facts: &BTreeMap<EntryId, &Item>, now: Millis) -> bool {
+    let mut sums: BTreeMap<(&FeatureName, CycleName), i64> = BTreeMap::new();
+    for item in facts.values() {
+        let cycle = account.cycle_at(item.occurred_at.unwrap_or(now)).name;
+        let sum = sums.entry((&item.feature, cycle)).or_default();
+        *sum = sum.saturating_add(item.units.get());
+    }
+    sums.values().any(|sum| *sum > SAFE_MAX)
 }
 
 /// A time that is refused for a new fact is none for a repeat: what is stored stands.

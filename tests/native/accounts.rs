@@ -591,6 +591,8 @@ fn a_rate_changed_elsewhere_is_in_force_within_the_cache_time() {
         machine.call("POST", "/v1/jobs?account=a", BACKEND, &body).0
     };
     assert_eq!(job("k1"), 201);
+    // The first job fixed the anchor; from now on the account is remembered.
+    assert_eq!(job("k1"), 200);
     let sql = "update account set jobs_per_minute = 1 where account_id = 'a'";
     block_on(Db::query(&machine.control, Statement::new(sql, vec![]))).expect("it runs");
     assert_eq!(job("k2"), 201);

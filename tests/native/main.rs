@@ -10,6 +10,7 @@
 
 mod accounts;
 mod alerts;
+mod anchors;
 mod auth;
 mod bases;
 mod claims;

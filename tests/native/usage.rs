@@ -378,3 +378,19 @@ fn usage_fixes_the_anchor_that_its_cycle_is_computed_from() {
     let (status, problem) = machine.call("PATCH", "/v1/accounts/a", OPERATOR, &change);
     assert_eq!((status, &problem["code"]), (409, &json!("anchor_fixed")));
 }
+
+#[test]
+fn refused_usage_leaves_the_start_movable() {
+    let machine = machine();
+    let most =
+        |key: &str| json!({"key": key, "feature": "mails", "units": 9_007_199_254_740_991_i64});
+    let late = json!({"key": "k", "feature": "mails", "units": 1,
+        "occurred_at": "2026-09-01T00:00:00Z"});
+    for refused in [json!({"items": [most("k1"), most("k2")]}), late] {
+        let (status, problem) = post(&machine, &refused);
+        assert_eq!(status, 422, "{problem}");
+    }
+    let change = json!({"starts_at": "2026-11-05T00:00:00Z"});
+    let (status, body) = machine.call("PATCH", "/v1/accounts/a", OPERATOR, &change);
+    assert_eq!((status, &body["anchor"]["fixed"]), (200, &json!(false)));
+}
