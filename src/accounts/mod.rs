@@ -10,6 +10,7 @@ pub mod keys;
 pub mod memory;
 pub mod rules;
 pub mod secrets;
+pub mod sessions;
 pub mod store;
 
 use crate::cycle::{Anchor, Cycle, cycle_at};

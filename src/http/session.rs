@@ -1,8 +1,8 @@
-//! Sessions of the pages: a signed cookie, nothing stored.
+//! Sessions of the pages: a signed cookie; only that it was ended early is stored.
 //!
 //! The cookie says who signed in and until when, under HMAC-SHA256. It lasts 12 hours and not
 //! longer than what it was opened with: an API key that is revoked, or an operator token that was
-//! taken out of the settings, ends it too.
+//! taken out of the settings, ends it too. Signing out ends it wherever its cookie was copied to.
 
 use std::rc::Rc;
 
@@ -14,11 +14,15 @@ use super::auth::{Caller, Role};
 use super::request::Request;
 use crate::accounts::keys;
 use crate::accounts::secrets::session_keys;
+use crate::accounts::sessions;
 use crate::fault::Fault;
 use crate::limits::SESSION_MS;
 use crate::settings::NamedToken;
 use crate::units::Millis;
 use crate::world::World;
+
+/// The version of the claims that this release writes and reads.
+const VERSION: u8 = 2;
 
 /// The cookie's name.
 pub const COOKIE: &str = "counterfoil_session";
@@ -35,6 +39,8 @@ pub enum Proof<'a> {
 #[derive(Serialize, Deserialize)]
 struct Claims {
     v: u8,
+    /// Random: no two sessions share it.
+    id: String,
     /// The operator token's name, with a mark of the token under the signing key.
     operator: Option<(String, String)>,
     /// The API key's id.
@@ -52,7 +58,8 @@ pub async fn open(world: &World, request: &Request, proof: &Proof<'_>) -> Result
         Proof::Key(stored) => (None, Some(stored.key_id.clone())),
     };
     let claims = Claims {
-        v: 1,
+        v: VERSION,
+        id: world.mint("ses_")?,
         operator,
         key_id,
         until_ms: until.get(),
@@ -67,9 +74,17 @@ pub async fn open(world: &World, request: &Request, proof: &Proof<'_>) -> Result
     ))
 }
 
-/// The `Set-Cookie` that ends a session.
-pub fn close(request: &Request) -> String {
-    format!("{COOKIE}=; Path=/; Max-Age=0; {}", attributes(request))
+/// Ends the session that came with a request, if it is one, and gives the `Set-Cookie` that says
+/// so to its browser.
+pub async fn close(world: &World, request: &Request, now: Millis) -> Result<String, Fault> {
+    if let Some((claims, _)) = signed(world, request, now).await? {
+        let until = Millis::new(claims.until_ms);
+        sessions::end(&*world.db, &claims.id, until, now).await?;
+    }
+    Ok(format!(
+        "{COOKIE}=; Path=/; Max-Age=0; {}",
+        attributes(request)
+    ))
 }
 
 /// Who has the session that came with a request, if it is one that still counts.
@@ -78,20 +93,15 @@ pub async fn caller(
     request: &Request,
     now: Millis,
 ) -> Result<Option<Caller>, Fault> {
-    let Some(cookie) = request.cookie(COOKIE) else {
+    let Some((claims, key)) = signed(world, request, now).await? else {
         return Ok(None);
     };
-    let keys = session_keys(world).await?;
-    let Some((claims, key)) = keys
-        .iter()
-        .find_map(|key| Some((read(cookie, key)?, key)))
-        .filter(|(claims, _)| claims.v == 1 && now < Millis::new(claims.until_ms))
-    else {
+    if sessions::is_ended(&*world.db, &claims.id).await? {
         return Ok(None);
-    };
+    }
     if let Some((name, marked)) = claims.operator {
         for token in &world.settings.operator_tokens {
-            if token.name == name && mark(key, token)? == marked {
+            if token.name == name && mark(&key, token)? == marked {
                 return Ok(Some(Caller::server(Role::Operator, name)));
             }
         }
@@ -102,6 +112,20 @@ pub async fn caller(
         .await?
         .as_ref()
         .map(Caller::of_key))
+}
+
+/// The claims that came with a request under one of our keys and are not over, with that key.
+async fn signed(
+    world: &World,
+    request: &Request,
+    now: Millis,
+) -> Result<Option<(Claims, String)>, Fault> {
+    let Some(cookie) = request.cookie(COOKIE) else {
+        return Ok(None);
+    };
+    let mut keys = session_keys(world).await?.into_iter();
+    let found = keys.find_map(|key| Some((read(cookie, &key)?, key)));
+    Ok(found.filter(|(claims, _)| claims.v == VERSION && now < Millis::new(claims.until_ms)))
 }
 
 /// The claims of a cookie that this key signed.

@@ -57,7 +57,7 @@ pub async fn sign_out(call: Call) -> Answer {
     if !session::is_same_origin(&call.request) {
         return Err(auth::foreign_origin().into());
     }
-    let cookie = session::close(&call.request);
+    let cookie = session::close(&call.world, &call.request, call.now).await?;
     Ok(Response::see_other("/signin").with("set-cookie", cookie))
 }
 

@@ -4,6 +4,7 @@ use counterfoil::http::reply::Response;
 use counterfoil::http::request::{Body, Request};
 use counterfoil::http::route::{Access, ROUTES};
 use counterfoil::native::executor::block_on;
+use counterfoil::native::faulty::{Faults, FaultyGear, Then, When};
 use counterfoil::native::machine::{Machine, request};
 use counterfoil::ports::{Db, Statement};
 use serde_json::{Value, json};
@@ -405,6 +406,64 @@ fn a_session_stands_for_its_token_for_twelve_hours() {
     assert_eq!(get(&session), 200);
     machine.advance(1);
     assert_eq!(get(&session), 401);
+}
+
+#[test]
+fn signing_out_ends_the_session_itself_and_no_other() {
+    let machine = machine();
+    let key = account(&machine, "a");
+    let count = || {
+        let sql = "select count(*) as n from ended_session";
+        let rows = block_on(Db::query(&machine.control, Statement::new(sql, vec![])));
+        rows.unwrap()[0].int("n").unwrap()
+    };
+    let sign_out = |session: &str| {
+        let asked = request("POST", "/signout", "", &NONE);
+        let asked = with_header(asked, "origin", "http://localhost:8787");
+        machine.handle(with_header(asked, "cookie", session)).status
+    };
+    let get = |path: &str, session: &str| {
+        let asked = request("GET", path, "", &NONE);
+        machine.handle(with_header(asked, "cookie", session)).status
+    };
+    for (form, path) in [
+        ("token=dev-operator".to_owned(), "/v1/audit"),
+        (format!("token={key}"), "/v1/account"),
+    ] {
+        let (mine, other) = (sign_in(&machine, &form), sign_in(&machine, &form));
+        let (mine, other) = (cookie(&mine), cookie(&other));
+        assert_ne!(mine, other, "opened in the same millisecond");
+        assert_eq!((get(path, &mine), get("/app/jobs", &mine)), (200, 200));
+        assert_eq!(sign_out(&mine), 303);
+        assert_eq!((get(path, &mine), get("/app/jobs", &mine)), (401, 303));
+        assert_eq!(get(path, &other), 200);
+        // Again, and with what is no session, nothing more is stored.
+        let before = count();
+        for said in [&mine, "counterfoil_session=x.y", ""] {
+            assert_eq!(sign_out(said), 303);
+        }
+        assert_eq!(count(), before);
+    }
+    assert_eq!(count(), 2);
+    machine.advance(12 * 3_600_000 - 1);
+    let late = cookie(&sign_in(&machine, "token=dev-operator"));
+    machine.advance(1);
+    assert_eq!(sign_out(&late), 303);
+    assert_eq!(count(), 1, "what would have ended by now is forgotten");
+}
+
+#[test]
+fn while_the_database_is_out_of_reach_nobody_is_told_that_a_session_ended() {
+    let faults = std::rc::Rc::new(Faults::default());
+    let gear = std::rc::Rc::new(FaultyGear(std::rc::Rc::clone(&faults)));
+    let machine = Machine::geared(&[], gear).expect("it starts");
+    let session = cookie(&sign_in(&machine, "dev=1"));
+    let asked = request("POST", "/signout", "", &NONE);
+    let asked = with_header(asked, "origin", "http://localhost:8787");
+    let asked = with_header(asked, "cookie", &session);
+    faults.fail_at(1, When::Before, Then::Stands);
+    let answer = machine.handle(asked);
+    assert_eq!((answer.status, answer.header("set-cookie")), (503, None));
 }
 
 #[test]

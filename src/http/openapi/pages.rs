@@ -54,6 +54,7 @@ const OPERATIONS: &[Operation] = &[
         .answers(&[empty(303, "Signed in.")])
         .problems(&["unauthorized", "origin", "not_configured", "unavailable"]),
     route(Post, "/signout", "Sign out")
+        .details("The session counts no more, wherever its cookie was copied to.")
         .answers(&[empty(303, "To /signin.")])
-        .problems(&["origin"]),
+        .problems(&["origin", "not_configured", "unavailable"]),
 ];
