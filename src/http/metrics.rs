@@ -14,7 +14,7 @@ pub const ABOUT: &[(&str, &str)] = &[
     ("counterfoil_accounts", "Accounts, without those of Lab and Engine Room."),
     ("counterfoil_accounts_overdue", "Of these, those whose payment is overdue."),
     ("counterfoil_accounts_without_customer", "Of these, those without a customer."),
-    ("counterfoil_admissions_total", "New jobs by result; each admitted one is a hold."),
+    ("counterfoil_admissions_total", "New jobs by result."),
     ("counterfoil_alerts_waiting", "Alerts that are not sent yet."),
     ("counterfoil_batches_total", "Batches of objects that the ledger database took."),
     ("counterfoil_carries_total", "Differences of closed cycles that were carried."),
@@ -35,13 +35,15 @@ pub const ABOUT: &[(&str, &str)] = &[
     ("counterfoil_feed_new_epochs", "How often an object's storage was put back or lost."),
     ("counterfoil_feed_overdue_seconds", "For how long the most overdue object has been so."),
     ("counterfoil_feeds", "Objects that ever sent a batch."),
+    ("counterfoil_holds_total", "Holds taken, one for each admitted job."),
     ("counterfoil_hours_since_last_delivery", "Whole hours since a delivery was accepted."),
-    ("counterfoil_jobs_ended_total", "Jobs that ended, by state; the sweep ends expired ones."),
+    ("counterfoil_jobs_ended_total", "Jobs that ended, by state."),
     ("counterfoil_marks_waiting", "Meters that are to be written."),
     ("counterfoil_oldest_waiting_event_seconds", "Age of the oldest event still to be applied."),
     ("counterfoil_prefetched_total", "Prefetches of browsers that were sent away."),
     ("counterfoil_reports_total", "Meter writes by result."),
     ("counterfoil_review_open", "Items that a person must look at."),
+    ("counterfoil_sweeps_total", "Jobs whose lease ran out, ended by a sweep."),
     ("counterfoil_wasm_memory_bytes", "Memory of the isolate that answered."),
 ];
 
@@ -55,6 +57,19 @@ const FROM_ZERO: &[&str] = &[
     "counterfoil_prefetched_total",
 ];
 
+/// Sums that are told under a word of their own too: each admitted job is a hold, each expired one
+/// was ended by a sweep.
+const ALSO: &[(&str, &str)] = &[
+    (
+        "counterfoil_holds_total",
+        "counterfoil_admissions_total{result=\"admitted\"}",
+    ),
+    (
+        "counterfoil_sweeps_total",
+        "counterfoil_jobs_ended_total{state=\"expired\"}",
+    ),
+];
+
 /// Every sum and gauge.
 pub async fn text(world: &Rc<World>) -> Result<String, Fault> {
     let zero = |name: &&str| ((*name).to_owned(), 0);
@@ -63,6 +78,10 @@ pub async fn text(world: &Rc<World>) -> Result<String, Fault> {
         for (name, total) in tallies(&**db).await? {
             *samples.entry(name).or_default() += total;
         }
+    }
+    for (name, counted) in ALSO {
+        let total = samples.get(*counted).copied().unwrap_or(0);
+        samples.insert((*name).to_owned(), total);
     }
     for (name, value) in gauges(world).await? {
         samples.insert(name, value);
@@ -162,7 +181,7 @@ fn written(samples: &BTreeMap<String, i64>) -> String {
     text
 }
 
-/// `counterfoil_holds_total` as `Holds.`
+/// `counterfoil_never_heard_of_total` as `Never heard of.`
 fn words(family: &str) -> String {
     let name = family
         .trim_start_matches("counterfoil_")
@@ -190,20 +209,20 @@ mod tests {
             ("counterfoil_events{status=\"dead\"}", 1),
             ("counterfoil_admissions_total{result=\"admitted\"}", 3),
             ("counterfoil_admissions_total{result=\"refused\"}", 2),
-            ("counterfoil_holds_total", 5),
+            ("counterfoil_never_heard_of_total", 5),
         ];
         let samples = samples.map(|(name, value)| (name.to_owned(), value)).into();
         let expected = "# HELP counterfoil_admissions_total \
-            New jobs by result; each admitted one is a hold.\n\
+            New jobs by result.\n\
             # TYPE counterfoil_admissions_total counter\n\
             counterfoil_admissions_total{result=\"admitted\"} 3\n\
             counterfoil_admissions_total{result=\"refused\"} 2\n\
             # HELP counterfoil_events Stored events by status.\n\
             # TYPE counterfoil_events gauge\n\
             counterfoil_events{status=\"dead\"} 1\n\
-            # HELP counterfoil_holds_total Holds.\n\
-            # TYPE counterfoil_holds_total counter\n\
-            counterfoil_holds_total 5\n";
+            # HELP counterfoil_never_heard_of_total Never heard of.\n\
+            # TYPE counterfoil_never_heard_of_total counter\n\
+            counterfoil_never_heard_of_total 5\n";
         assert_eq!(written(&samples), expected);
     }
 }

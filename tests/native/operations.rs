@@ -1,0 +1,157 @@
+//! Health and metrics (api.md, "Operations").
+
+use std::collections::BTreeMap;
+
+use counterfoil::native::executor::block_on;
+use counterfoil::native::machine::{Machine, request};
+use counterfoil::ports::{Db, Statement};
+use serde_json::{Value, json};
+
+use crate::meters::{Bench, MINUTE, OPERATOR};
+
+/// Every sample of `/metrics` by its name and labels.
+fn samples(machine: &Machine) -> BTreeMap<String, i64> {
+    let answer = machine.handle(request("GET", "/metrics", OPERATOR, &Value::Null));
+    assert_eq!(answer.status, 200);
+    let kind = answer.header("content-type").expect("a type");
+    assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
+    let text = String::from_utf8(answer.body).expect("text");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+            (name.to_owned(), value.parse().expect("a whole number"))
+        })
+        .collect()
+}
+
+#[test]
+fn health_names_the_version_and_the_provider_and_needs_no_token() {
+    for provider in ["standin", "kinde"] {
+        let machine = Machine::new(&[("PROVIDER", provider)]).expect("it starts");
+        let (status, body) = machine.call("GET", "/healthz", "", &Value::Null);
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(status, 200);
+        assert_eq!(
+            (&body["ok"], &body["version"]),
+            (&json!(true), &json!(version))
+        );
+        assert_eq!(body["provider"], provider);
+    }
+}
+
+#[test]
+fn every_number_that_the_contract_promises_is_told_and_counts() {
+    let bench = Bench::new(&[]);
+    let machine = &bench.machine;
+    let job = |key: &str, hold: i64| {
+        let body = json!({"key": key, "feature": "tokens", "hold": hold});
+        machine
+            .call("POST", "/v1/jobs?account=a", OPERATOR, &body)
+            .1
+    };
+    let held = job("one", 10);
+    job("two", 10);
+    job("three", 1_000_000);
+    let target = format!(
+        "/v1/jobs/{}/charges?account=a",
+        held["id"].as_str().expect("an id")
+    );
+    bench.ok("POST", &target, &json!({"units": 3}));
+    let link = json!({"code": "x", "destination": "https://d.example/"});
+    bench.ok("POST", "/v1/links?account=a", &link);
+    for (name, value) in [
+        ("user-agent", "Mozilla/5.0 (X11; Linux) Test"),
+        ("user-agent", "Twitterbot/1.0"),
+        ("sec-purpose", "prefetch"),
+    ] {
+        let mut visit = request("GET", "/x", "", &Value::Null);
+        visit.headers = vec![(name.to_owned(), value.to_owned())];
+        machine.handle(visit);
+    }
+    let event = json!({"type": "customer.plan_changed", "customer_id": "customer_a"});
+    bench.ok("POST", "/standin/events", &event);
+    machine.call("POST", "/webhooks/kinde", "", &json!({}));
+    // Leases run out and are swept; what is waiting goes to the ledger.
+    for _ in 0..4 {
+        machine.advance(2 * MINUTE);
+    }
+    assert_eq!(samples(machine)["counterfoil_marks_waiting"], 2);
+    block_on(counterfoil::cron::tick(&machine.world()));
+    bench.move_meter(0);
+    bench.run("reconciler");
+    bench.run("plans");
+    let told = samples(machine);
+    for (name, value) in [
+        ("counterfoil_admissions_total{result=\"admitted\"}", 2),
+        ("counterfoil_admissions_total{result=\"too_big\"}", 1),
+        ("counterfoil_holds_total", 2),
+        ("counterfoil_charges_total", 1),
+        ("counterfoil_sweeps_total", 2),
+        ("counterfoil_jobs_ended_total{state=\"expired\"}", 2),
+        ("counterfoil_clicks_recorded_total", 2),
+        (
+            "counterfoil_clicks_corrected_total{reason=\"preview_crawler\"}",
+            1,
+        ),
+        ("counterfoil_prefetched_total", 1),
+        ("counterfoil_clicks_lost_total", 0),
+        ("counterfoil_clicks_doubtful_total", 0),
+        ("counterfoil_feed_overdue_seconds", 0),
+        ("counterfoil_marks_waiting", 0),
+        ("counterfoil_reports_total{result=\"confirmed\"}", 2),
+        ("counterfoil_drift_total{verdict=\"under_billed\"}", 1),
+        ("counterfoil_events{status=\"waiting\"}", 0),
+        ("counterfoil_events{status=\"dead\"}", 0),
+        (
+            "counterfoil_events_by_type{status=\"applied\",type=\"customer.plan_changed\"}",
+            1,
+        ),
+        (
+            "counterfoil_deliveries_refused_total{reason=\"not_a_jwt\"}",
+            1,
+        ),
+        ("counterfoil_oldest_waiting_event_seconds", 0),
+        ("counterfoil_hours_since_last_delivery", 0),
+        ("counterfoil_cron_seconds_since{job=\"tick\"}", 0),
+        ("counterfoil_cron_seconds_since{job=\"sweeper\"}", 0),
+        ("counterfoil_cron_seconds_since{job=\"inbox\"}", 0),
+        ("counterfoil_cron_seconds_since{job=\"reporter\"}", 0),
+        ("counterfoil_cron_seconds_since{job=\"reconciler\"}", 0),
+        ("counterfoil_cron_seconds_since{job=\"plans\"}", 0),
+    ] {
+        assert_eq!(told.get(name), Some(&value), "{name} in {told:#?}");
+    }
+    assert!(told["counterfoil_batches_total"] >= 2, "{told:#?}");
+    machine
+        .clock
+        .0
+        .set(machine.clock.0.get().after(3 * 60 * MINUTE));
+    let later = samples(machine);
+    assert_eq!(later["counterfoil_hours_since_last_delivery"], 3);
+    assert_eq!(
+        later["counterfoil_cron_seconds_since{job=\"tick\"}"],
+        3 * 3600
+    );
+}
+
+#[test]
+fn a_demonstration_is_left_out_of_lists_and_metrics() {
+    let machine = Machine::new(&[]).expect("it starts");
+    let mut asked = request("POST", "/app/lab/run", OPERATOR, &json!({}));
+    let origin = ("origin".to_owned(), "http://localhost:8787".to_owned());
+    asked.headers.push(origin);
+    let answer = machine.handle(asked);
+    assert!(answer.status < 400, "{}", answer.status);
+    let sql = "select account_id from account where demo = 1";
+    let made = block_on(Db::query(&machine.control, Statement::new(sql, vec![])));
+    assert_eq!(made.expect("it runs").len(), 1, "the Lab has its account");
+    machine.advance(5 * MINUTE);
+    let told = samples(&machine);
+    assert_eq!(told["counterfoil_accounts"], 0);
+    assert_eq!(told["counterfoil_holds_total"], 0, "{told:#?}");
+    let accounts = machine
+        .call("GET", "/v1/accounts", OPERATOR, &Value::Null)
+        .1;
+    assert_eq!(accounts["items"], json!([]));
+}
