@@ -263,6 +263,130 @@ fn the_start_moves_for_the_operator_only_and_never_once_it_is_fixed() {
 }
 
 #[test]
+fn the_first_redirect_fixes_the_start() {
+    let machine = machine();
+    make(&machine, &json!({"id": "a"}));
+    let link = json!({"code": "x", "destination": "https://d.example/"});
+    machine.call("POST", "/v1/links?account=a", BACKEND, &link);
+    let move_to = |day: u8| {
+        let start = json!({"starts_at": format!("2026-10-{day:02}T00:00:00Z")});
+        machine.call("PATCH", "/v1/accounts/a", OPERATOR, &start)
+    };
+    assert_eq!(move_to(20).0, 200, "a link alone fixes nothing");
+    let head = machine.handle(request("HEAD", "/x", "", &NONE));
+    assert_eq!((head.status, move_to(21).0), (302, 200), "nor does a HEAD");
+    assert_eq!(machine.handle(request("GET", "/x", "", &NONE)).status, 302);
+    assert_eq!(code(&move_to(22)), (409, "anchor_fixed"));
+}
+
+#[test]
+fn a_moved_start_brings_the_allowance_of_the_cycle_that_then_runs() {
+    let machine = machine();
+    set_customer(&machine, "customer_1", &json!({"plan": "pro"}));
+    let made = make(&machine, &json!({"id": "a", "customer_id": "customer_1"})).1;
+    assert_eq!(made["cycle"]["name"], "2026-11");
+    let start = json!({"starts_at": "2026-10-20T00:00:00Z"});
+    let moved = machine.call("PATCH", "/v1/accounts/a", OPERATOR, &start).1;
+    assert_eq!(moved["cycle"]["name"], "2026-10");
+    assert_eq!(moved["balance"], json!({"credits": 500}));
+}
+
+/// "For every correction, close, carry, skip, anchor, key, settled-by-hand job."
+#[test]
+fn whatever_is_done_by_hand_is_in_the_audit_with_who_what_and_why() {
+    let tokens = ("OPERATOR_TOKEN", "ann=one");
+    let machine = Machine::new(&[tokens, ("BACKEND_TOKEN", "shop=two")]).expect("it starts");
+    let call = |method: &str, target: &str, token: &str, body: &Value| {
+        let (status, answer) = machine.call(method, target, token, body);
+        assert!((200..300).contains(&status), "{method} {target}: {answer}");
+        answer
+    };
+    let text = |answer: &Value, name: &str| answer[name].as_str().expect("text").to_owned();
+    let body = json!({"id": "a", "customer_id": "customer_1"});
+    let first = text(&call("POST", "/v1/accounts", "two", &body), "api_key");
+    let first = first.split('_').nth(1).expect("cfk_{id}_{secret}");
+    let start = json!({"starts_at": "2026-10-20T15:29:00Z"});
+    call("PATCH", "/v1/accounts/a", "one", &start);
+    let period = json!({"period_start": "2026-10-20T15:29:00Z"});
+    call("PUT", "/standin/customers/customer_1", "one", &period);
+    call("POST", "/v1/account/sync?account=a", "two", &NONE);
+    let key = text(&call("POST", "/v1/accounts/a/keys", "two", &NONE), "id");
+    call(
+        "DELETE",
+        &format!("/v1/accounts/a/keys/{key}"),
+        "one",
+        &NONE,
+    );
+
+    let usage = json!({"key": "u", "feature": "clicks", "units": 9});
+    let entry = text(&call("POST", "/v1/usage?account=a", "two", &usage), "id");
+    let correction = format!("/v1/entries/{entry}/correction?account=a");
+    let why = json!({"reason": "counted twice", "units": 2});
+    call("POST", &correction, "one", &why);
+    call("POST", &correction, "one", &why);
+
+    let job = json!({"key": "j", "feature": "tokens", "hold": 5});
+    let job = text(&call("POST", "/v1/jobs?account=a", "two", &job), "id");
+    let settle = format!("/v1/jobs/{job}/settle?account=a");
+    let (status, refused) = machine.call("POST", &settle, "one", &json!({}));
+    assert_eq!((status, &refused["field"]), (422, &json!("reason")));
+    call(
+        "POST",
+        &settle,
+        "one",
+        &json!({"reason": "its worker is gone"}),
+    );
+
+    let event = json!({"type": "customer.plan_changed", "customer_id": "customer_9"});
+    call("POST", "/standin/events", "one", &event);
+    let events = call("GET", "/v1/events", "one", &NONE);
+    let event = text(&events["items"][0], "id");
+    let skip = format!("/v1/events/{event}/skip");
+    call("POST", &skip, "one", &json!({"reason": "not ours"}));
+
+    // The cycle ends with a tail, twice; one is carried, one is left as it is.
+    let mut reviews = Vec::new();
+    for (key, days) in [("t1", 11), ("t2", 30)] {
+        machine.advance(days * 86_400_000);
+        let found = call("POST", "/v1/run/reconciler", "one", &NONE);
+        assert_eq!(found["done"], true);
+        let open = call("GET", "/v1/review?account=a", "one", &NONE);
+        reviews.push(text(&open["items"][0], "id"));
+        let act = if key == "t1" { "carry" } else { "close" };
+        let target = format!("/v1/review/{}/{act}", reviews.last().expect("one"));
+        call("POST", &target, "one", &json!({"reason": act}));
+        let usage = json!({"key": key, "feature": "clicks", "units": 1});
+        call("POST", "/v1/usage?account=a", "two", &usage);
+    }
+    let audit = call("GET", "/v1/audit", "one", &NONE);
+    let mut rows: Vec<[String; 4]> = audit["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .map(|row| {
+            assert!(row["at"].as_str().is_some_and(|at| at.ends_with('Z')));
+            ["actor", "action", "target", "reason"]
+                .map(|name| row[name].as_str().unwrap_or("-").to_owned())
+        })
+        .collect();
+    let expected = [
+        ["shop", "key.create", first, "-"],
+        ["ann", "anchor.set", "a", "2026-10-20T15:29:00.000Z"],
+        ["shop", "key.create", &key, "-"],
+        ["ann", "key.revoke", &key, "-"],
+        ["ann", "entry.correct", &entry, "counted twice"],
+        ["ann", "job.settle", &job, "its worker is gone"],
+        ["ann", "event.skip", &event, "not ours"],
+        ["ann", "review.carry", &reviews[0], "carry"],
+        ["ann", "review.close", &reviews[1], "close"],
+    ];
+    rows.sort();
+    let mut expected = expected.map(|row| row.map(str::to_owned));
+    expected.sort();
+    assert_eq!(rows, expected);
+}
+
+#[test]
 fn an_anchor_fixed_meanwhile_undoes_the_whole_change() {
     let machine = machine();
     make(&machine, &json!({"id": "a"}));
