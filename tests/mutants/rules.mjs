@@ -4,6 +4,7 @@ const GATE = "src/gate/rules.rs";
 const INBOX = "src/inbox/rules.rs";
 const PLANS = "src/plans/rules.rs";
 const LEDGER = "src/ledger/rules.rs";
+const BASES = "src/ledger/base_rules.rs";
 const METERS = "src/ledger/meter_rules.rs";
 const LINKS = "src/links/rules.rs";
 const ACCOUNTS = "src/accounts/rules.rs";
@@ -79,8 +80,10 @@ export default [
   rule("a period that has ended is open", METERS, "if end <= now {\n        Turn::Ended", "if false {\n        Turn::Ended", "meter"),
   rule("another period than the cycle is open", METERS, "end.since(cycle.ends_at).abs() > SAME_MS", "false", "meter"),
   rule("a closed cycle's meter is written", METERS, "if !cycle.holds(now) {", "if false {", "meter"),
-  rule("a new period is the same meter", METERS, "meter != agreement || began_anew", "meter != agreement", "meter"),
-  rule("a doubtful meter is a known base", METERS, "(!in_doubt).then(|| last_known(held))", "Some(last_known(held)).filter(|_| in_doubt || !in_doubt)", "meter"),
+  rule("a new period is the same meter", BASES, "meter.0 != agreement.0 || began_anew", "meter.0 != agreement.0", "base"),
+  rule("a doubtful meter is a known base", BASES, "_ if !earlier.is_doubtful =>", "_ if true =>", "base"),
+  rule("a doubt waits for ever", BASES, "if now.since(earlier.since) < DOUBT_MS =>", "if now.since(earlier.since) < i64::MAX =>", "base"),
+  rule("a meter that is being written is a known base", BASES, "if earlier.is_leased {", "if false {", "base"),
   rule("an incomplete ledger is compared", METERS, "if !facts.complete {", "if false {", "reconciler"),
   rule("over and under are swapped", METERS, "let verdict = if provider > expected {", "let verdict = if provider < expected {", "meter"),
   rule("somebody else's total is overwritten", METERS, "read != Delta::ZERO && read != Delta::from(target)", "read != read && target != target", "meter"),
