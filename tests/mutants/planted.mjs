@@ -166,7 +166,7 @@ export default [
     name: "an unsplit job at the turn",
     file: BOOKS,
     edits: [["if next.name != old {", "if next.name != old && false {"]],
-    tests: ["gate"],
+    tests: ["gate_limits"],
   },
   {
     name: "a lost re-arm after an alarm",
@@ -177,7 +177,7 @@ export default [
       `        let done = done.and(self.tend_due().await);
         let armed = Ok(());`,
     ]],
-    tests: ["gate"],
+    tests: ["openapi"],
   },
   {
     name: "a lost re-arm after an error",
@@ -188,7 +188,7 @@ export default [
       `        let armed = if outcome.is_ok() { self.object.arm().await } else { Ok(()) };
         let told = outcome?;`,
     ]],
-    tests: ["gate"],
+    tests: ["gate_books"],
   },
   {
     name: "a cached limit that survives a ring",
