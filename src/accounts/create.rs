@@ -193,7 +193,7 @@ pub async fn read_first(world: &World, customer: &CustomerId) -> Result<First, F
     first(world, customer).await.map_err(|fault| match fault {
         SyncFault::Unreadable(ProviderFault::NotConfigured(name)) => Fault::not_configured(name),
         SyncFault::Unreadable(other) => {
-            Fault::unavailable("read the customer at the provider", format!("{other:?}"))
+            Fault::unavailable("read the customer at the provider", other)
         }
         SyncFault::Fault(fault) => fault,
         SyncFault::NoAccount | SyncFault::NoCustomer => {

@@ -116,7 +116,7 @@ pub async fn fresh_account(world: &Rc<World>, race: Race) -> Result<Fresh, Fault
     });
     match standin::ask(&*world.objects, put).await? {
         wire::Reply::Done(_) => {}
-        other => return Err(Fault::unreadable(doing, format!("{other:?}"))),
+        _ => return Err(Fault::unreadable(doing, "it is not what was asked")),
     }
     let asked = Asked {
         customer_id: CustomerId::new(customer),

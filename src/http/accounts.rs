@@ -346,7 +346,7 @@ pub async fn billing_return(call: Call) -> Answer {
     };
     if let Err(fault) = sync(world, &id, Cause::Checkout).await {
         let fields = json!({"request_id": call.request_id, "account": id.as_str(),
-            "cause": format!("{fault:?}")});
+            "cause": fault.to_string()});
         world.log.line("warn", "billing_return.not_synced", fields);
     }
     Ok(Response::see_other(&format!("{app}{to}")))

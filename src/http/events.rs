@@ -17,6 +17,9 @@ use crate::inbox::token::Refused;
 /// The longest reason that a person gives.
 const REASON_CHARS_MAX: usize = 500;
 
+/// States from which many events are put back together.
+const REPLAYED: [&str; 6] = ["applied", "ignored", "skipped", "dead", "failed", "waiting"];
+
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         let status = match refused {
@@ -150,10 +153,9 @@ fn wake(call: &Call, lanes: Vec<String>) {
 pub async fn replay_events(call: Call) -> Answer {
     let mut fields = call.fields()?;
     let status = fields.opt_text("status")?;
-    let ends = ["applied", "ignored", "skipped", "dead"];
-    let status = status.filter(|status| ends.contains(&status.as_str()));
-    let status = status
-        .ok_or_else(|| fields.wrong("status", "It must be applied, ignored, skipped or dead."))?;
+    let status = status.filter(|status| REPLAYED.contains(&status.as_str()));
+    let detail = "It must be applied, ignored, skipped, dead, failed or waiting.";
+    let status = status.ok_or_else(|| fields.wrong("status", detail))?;
     let bulk = Bulk {
         status,
         type_name: fields.opt_text("type")?,

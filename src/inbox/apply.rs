@@ -175,9 +175,11 @@ async fn asking(
             };
             told_by_read(world, claimed, customer, known, &read).await
         }
-        Err(ProviderFault::Refused { status, code }) if status == 400 || status == 404 => Err(
-            Fault::unavailable("read the customer's agreements", format!("{status} {code}")),
-        ),
+        Err(
+            fault @ ProviderFault::Refused {
+                status: 400 | 404, ..
+            },
+        ) => Err(Fault::unavailable("read the customer's agreements", fault)),
         Err(fault) => {
             let ticket = Ticket {
                 number: asked.ticket,
@@ -269,7 +271,7 @@ async fn unread(
             };
             let end = End {
                 status: "failed",
-                result: format!("the provider cannot be read: {fault:?}"),
+                result: format!("the provider cannot be read: {fault}"),
                 next_at: Some(world.now().after(wait_ms.max(told_ms))),
                 attempts: claimed.attempts.saturating_sub(1),
                 outages: claimed.outages.saturating_add(1),

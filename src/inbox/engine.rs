@@ -486,7 +486,10 @@ impl Room {
 async fn ask_stand_in(world: &World, ask: Ask) -> Result<Json, Fault> {
     match standin::ask(&*world.objects, ask).await? {
         Reply::Done(value) => Ok(value),
-        other => Err(Fault::unreadable("ask the stand-in", format!("{other:?}"))),
+        _ => Err(Fault::unreadable(
+            "ask the stand-in",
+            "it is not what was asked",
+        )),
     }
 }
 

@@ -153,7 +153,7 @@ async fn fetch_once(world: &World) {
                 }
             }
             Ok(_) => log(world, "the set is empty"),
-            Err(fault) => log(world, &format!("{fault:?}")),
+            Err(fault) => log(world, &fault.to_string()),
         },
         Ok(false) => {
             for _ in 0..PAUSES_MAX {

@@ -9,6 +9,9 @@ use crate::ports::Statement;
 use crate::units::{AccountId, Millis};
 use crate::world::World;
 
+/// All but an event that is being applied right now: claimed, under a lease that still runs at
+/// `?2`. What only waits, for its time or for an account, may be taken up at once.
+const NOT_IN_WORK: &str = "not (e.status = 'processing' and coalesce(e.next_at_ms > ?2, 0))";
 /// Events that one bulk replay queues at most; the same call goes on with the rest.
 const REPLAYED_MAX: i64 = 1000;
 
@@ -17,7 +20,7 @@ const REPLAYED_MAX: i64 = 1000;
 pub enum Refused {
     /// There is none, or it belongs to another account.
     NotFound,
-    /// It is not at an end: it is queued or being applied.
+    /// It is being applied right now.
     InWork,
     /// It took effect; there is nothing to skip.
     Applied,
@@ -37,7 +40,7 @@ impl Refused {
     pub const fn message(self) -> &'static str {
         match self {
             Self::NotFound => "There is nothing here.",
-            Self::InWork => "The event is in work.",
+            Self::InWork => "The event is being applied right now.",
             Self::Applied => "The event was applied.",
         }
     }
@@ -66,7 +69,8 @@ async fn look(world: &World, id: &str, account: Option<&AccountId>) -> Result<Op
     }))
 }
 
-/// Puts an event that is at an end back into its lane; gives the lane to wake.
+/// Makes an event due at once, whether it is at an end or waits for its next try; gives the lane to
+/// wake.
 pub async fn replay(
     world: &World,
     id: &str,
@@ -78,16 +82,20 @@ pub async fn replay(
     };
     let now = world.now();
     let back = Statement::new(
-        "update event set status = 'received', attempts = 0, outages = 0, next_at_ms = ?2 \
-         where id = ?1 and status in ('applied', 'ignored', 'skipped', 'dead') returning id",
+        format!(
+            "update event as e set status = 'received', attempts = 0, outages = 0, \
+             next_at_ms = ?2 where e.id = ?1 and {NOT_IN_WORK} returning id"
+        ),
         params![id, now],
     );
     let audit_id = world.mint("aud_")?;
     let audited = Statement::new(
-        "insert into audit (audit_id, at_ms, actor, action, target, account_id) \
-         select ?1, ?2, ?3, 'event.replay', e.id, a.account_id from event e \
-         left join account a on a.customer_id = e.customer_id \
-         where e.id = ?4 and e.status in ('applied', 'ignored', 'skipped', 'dead')",
+        format!(
+            "insert into audit (audit_id, at_ms, actor, action, target, account_id) \
+             select ?1, ?2, ?3, 'event.replay', e.id, a.account_id from event e \
+             left join account a on a.customer_id = e.customer_id \
+             where e.id = ?4 and {NOT_IN_WORK}"
+        ),
         params![audit_id, now, actor, id],
     );
     let results = world.db.batch(vec![audited, back]).await?;
@@ -101,7 +109,7 @@ pub async fn replay(
 /// Which events are put back together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bulk {
-    /// One of the end states.
+    /// A state in which nothing is being done.
     pub status: String,
     /// Only this type.
     pub type_name: Option<String>,
@@ -122,7 +130,6 @@ pub async fn replay_many(
         "update event set status = 'received', attempts = 0, outages = 0, next_at_ms = ?5 \
          where id in (select id from event where status = ?1 and (?2 is null or type = ?2) \
          and (?3 is null or received_at_ms >= ?3) and (?4 is null or received_at_ms < ?4) \
-         and status in ('applied', 'ignored', 'skipped', 'dead') \
          order by id limit cast(?6 as integer)) returning lane",
         params![
             bulk.status.as_str(),
@@ -165,25 +172,31 @@ pub async fn skip(
         return Ok(Err(Refused::Applied));
     }
     let now = world.now();
-    let open = "('received', 'waiting', 'failed', 'dead', 'ignored', 'skipped')";
+    let open = format!("e.status <> 'applied' and {NOT_IN_WORK}");
     let audit_id = world.mint("aud_")?;
     let audited = Statement::new(
         format!(
             "insert into audit (audit_id, at_ms, actor, action, target, account_id, reason) \
              select ?1, ?2, ?3, 'event.skip', e.id, a.account_id, ?5 from event e \
              left join account a on a.customer_id = e.customer_id \
-             where e.id = ?4 and e.status in {open}"
+             where e.id = ?4 and {open}"
         ),
         params![audit_id, now, actor, id, reason],
     );
     let skipped = Statement::new(
         format!(
-            "update event set status = 'skipped', result = ?2, next_at_ms = null \
-             where id = ?1 and status in {open} returning id"
+            "update event as e set status = 'skipped', result = ?3, next_at_ms = null \
+             where e.id = ?1 and {open} returning id"
         ),
-        params![id, reason],
+        params![id, now, reason],
     );
-    let results = world.db.batch(vec![audited, skipped]).await?;
+    // A worker whose lease is over must not apply it after all.
+    let let_go = Statement::new(
+        "update lane set token = null, lease_ends_at_ms = null, event = null \
+         where event = ?1 and lease_ends_at_ms <= ?2",
+        params![id, now],
+    );
+    let results = world.db.batch(vec![audited, let_go, skipped]).await?;
     Ok(if results.last().is_some_and(|rows| !rows.is_empty()) {
         Ok(())
     } else {

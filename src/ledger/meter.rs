@@ -391,13 +391,12 @@ impl Lease<'_> {
         let provider = &self.world.provider;
         match provider.write_meter(agreement, key, target, now).await {
             Ok(()) => self.sent(target, how).await,
-            Err(ProviderFault::Refused { status, code }) => {
-                let detail = format!("{status} {code}");
-                self.fail(Outcome::Refused, &detail, read).await
+            Err(fault @ ProviderFault::Refused { .. }) => {
+                self.fail(Outcome::Refused, &fault.to_string(), read).await
             }
-            Err(ProviderFault::RateLimited { wait_ms }) => {
+            Err(fault @ ProviderFault::RateLimited { wait_ms }) => {
                 wait(self.world, self.pass, wait_ms).await?;
-                self.fail(Outcome::Refused, "429", read).await
+                self.fail(Outcome::Refused, &fault.to_string(), read).await
             }
             Err(ProviderFault::NotConfigured(name)) => {
                 self.put_back(Written::default()).await?;

@@ -30,6 +30,9 @@ pub async fn ring(world: &Rc<World>, account: &Account) -> Result<(), Fault> {
     let told = gate::tell(world, &account.account_id, Ask::Ring).await?;
     match told {
         Told::Done => Ok(()),
-        other => Err(Fault::unreadable("ring the gate", format!("{other:?}"))),
+        _ => Err(Fault::unreadable(
+            "ring the gate",
+            "it is not what was asked",
+        )),
     }
 }

@@ -4,6 +4,7 @@
 //! are loaded behind it, and the batch fails as a whole where they changed in between.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
 
 use super::grants::{self, GrantedBy};
@@ -71,6 +72,17 @@ pub enum SyncFault {
     Unreadable(ProviderFault),
     /// The world failed: 503.
     Fault(Fault),
+}
+
+impl fmt::Display for SyncFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAccount => f.write_str("there is no such account"),
+            Self::NoCustomer => f.write_str("the account has no customer"),
+            Self::Unreadable(fault) => write!(f, "the provider cannot be read: {fault}"),
+            Self::Fault(fault) => fault.fmt(f),
+        }
+    }
 }
 
 impl From<Fault> for SyncFault {

@@ -12,6 +12,7 @@ mod token;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::ports::Later;
 use crate::units::{AgreementId, CustomerId, Delta, Millis, PlanCode, Units};
@@ -81,6 +82,25 @@ pub enum ProviderFault {
     NotConfigured(&'static str),
 }
 
+/// What it did, for people; reads on after a colon.
+impl fmt::Display for ProviderFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(cause) => f.write_str(cause),
+            Self::RateLimited { wait_ms } => {
+                let seconds = wait_ms.saturating_add(999) / 1000;
+                write!(f, "it takes no more requests for {seconds} s")
+            }
+            Self::Refused { status, code } if code.is_empty() => {
+                write!(f, "it refused with {status}")
+            }
+            Self::Refused { status, code } => write!(f, "it refused with {status} {code}"),
+            Self::Incomplete(cause) => write!(f, "its list is not complete: {cause}"),
+            Self::NotConfigured(name) => write!(f, "{name} is not set"),
+        }
+    }
+}
+
 /// A public RSA key under which the provider signs (its webhooks, and its users' tokens too).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningKey {
@@ -121,4 +141,43 @@ pub trait Provider {
 
     /// The keys that the configured tenant signs with now. The address is never a token's.
     fn signing_keys(&self) -> Later<'_, Result<Vec<SigningKey>, ProviderFault>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProviderFault;
+
+    #[test]
+    fn what_the_provider_did_reads_as_a_sentence() {
+        let refused = |code: &str| ProviderFault::Refused {
+            status: 400,
+            code: code.to_owned(),
+        };
+        let incomplete = "page 2: it answered 500".to_owned();
+        for (fault, said) in [
+            (
+                ProviderFault::Unknown("it answered 500".to_owned()),
+                "it answered 500",
+            ),
+            (
+                ProviderFault::RateLimited { wait_ms: 1001 },
+                "it takes no more requests for 2 s",
+            ),
+            (
+                refused("TOTAL_INVALID"),
+                "it refused with 400 TOTAL_INVALID",
+            ),
+            (refused(""), "it refused with 400"),
+            (
+                ProviderFault::Incomplete(incomplete),
+                "its list is not complete: page 2: it answered 500",
+            ),
+            (
+                ProviderFault::NotConfigured("KINDE_DOMAIN"),
+                "KINDE_DOMAIN is not set",
+            ),
+        ] {
+            assert_eq!(fault.to_string(), said);
+        }
+    }
 }

@@ -64,7 +64,7 @@ pub struct Unread(pub &'static str);
 
 impl From<Unread> for ProviderFault {
     fn from(unread: Unread) -> Self {
-        Self::Unknown(format!("the answer does not read: {}", unread.0))
+        Self::Unknown(format!("its answer does not read: {}", unread.0))
     }
 }
 
@@ -174,12 +174,12 @@ pub fn accepted(answer: &Incoming) -> Result<Value, ProviderFault> {
         429 => Err(ProviderFault::RateLimited {
             wait_ms: wait_ms(answer),
         }),
-        408 => Err(ProviderFault::Unknown("answered 408".to_owned())),
+        408 => Err(ProviderFault::Unknown("it answered 408".to_owned())),
         status @ 400..=499 => Err(ProviderFault::Refused {
             status,
             code: error_code(&json.unwrap_or_default()),
         }),
-        status => Err(ProviderFault::Unknown(format!("answered {status}"))),
+        status => Err(ProviderFault::Unknown(format!("it answered {status}"))),
     }
 }
 

@@ -561,7 +561,7 @@ fn only_the_operator_skips_with_a_reason_and_never_what_was_applied() {
         desk.machine
             .call("POST", &replay, "dev-operator", &Json::Null)
             .0,
-        409
+        202
     );
     assert_eq!(
         desk.machine.call("POST", &skip, "dev-operator", &reason).0,

@@ -29,6 +29,7 @@ mod gate_limits;
 mod inbox;
 mod inbox_desk;
 mod inbox_lanes;
+mod inbox_replay;
 mod interleave;
 mod jwt_simple;
 mod links;

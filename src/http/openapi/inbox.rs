@@ -65,29 +65,41 @@ const OPERATIONS: &[Operation] = &[
         "`payload` for the operator only.",
         EVENT,
     )]),
-    route(Post, "/v1/events/{id}/replay", "Apply an ended event again")
-        .answers(&[json(
-            202,
-            "Back in the queue.",
-            r#"{"id": "evt_0198", "status": "received"}"#,
-        )])
-        .problems(&["event_in_work"]),
-    route(Post, "/v1/events/replay", "Apply many ended events again")
-        .body(&[
-            must(
-                "status",
-                Word(&["applied", "ignored", "skipped", "dead"]),
-                "Which.",
-            ),
-            may("type", Text, "Only this type."),
-            may("since", Moment, "Received from then on."),
-            may("until", Moment, "Received before then."),
-        ])
-        .answers(&[json(
-            202,
-            "So many are back in the queue.",
-            r#"{"queued": 3}"#,
-        )]),
+    route(
+        Post,
+        "/v1/events/{id}/replay",
+        "Apply an event again, or at once",
+    )
+    .details(
+        "An event that is at an end goes back into its lane; one that failed or waits is due \
+             at once. Only what is being applied right now is refused.",
+    )
+    .answers(&[json(
+        202,
+        "Back in the queue.",
+        r#"{"id": "evt_0198", "status": "received"}"#,
+    )])
+    .problems(&["event_in_work"]),
+    route(
+        Post,
+        "/v1/events/replay",
+        "Apply many events again, or at once",
+    )
+    .body(&[
+        must(
+            "status",
+            Word(&["applied", "ignored", "skipped", "dead", "failed", "waiting"]),
+            "Which.",
+        ),
+        may("type", Text, "Only this type."),
+        may("since", Moment, "Received from then on."),
+        may("until", Moment, "Received before then."),
+    ])
+    .answers(&[json(
+        202,
+        "So many are back in the queue.",
+        r#"{"queued": 3}"#,
+    )]),
     route(
         Post,
         "/v1/events/{id}/skip",

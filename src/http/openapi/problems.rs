@@ -52,7 +52,7 @@ pub static PROBLEMS: &[ProblemKind] = &[
     kind(409, "review_closed", "The item has ended already."),
     kind(409, "too_soon", "The end of the running cycle cannot be moved to so soon a moment."),
     kind(409, "event_applied", "The event was applied, so it cannot be skipped."),
-    kind(409, "event_in_work", "The event is being applied, or waits to be."),
+    kind(409, "event_in_work", "The event is being applied right now."),
     kind(410, "gone", "The link is disabled or has expired."),
     kind(413, "too_large", "The body is larger than 256 KiB."),
     kind(422, "invalid_field", "A field or query parameter is wrong; `field` names it."),

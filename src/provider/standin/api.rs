@@ -32,6 +32,13 @@ impl Refused {
     }
 }
 
+impl From<WriteRefused> for Refused {
+    fn from(why: WriteRefused) -> Self {
+        let (code, message) = why.told();
+        Self::bad(code, message)
+    }
+}
+
 /// What serving a request gives: JSON for a 200, or a refusal.
 pub type Served = Result<Value, Refused>;
 
@@ -162,7 +169,7 @@ fn read_meter(
         (Err(refused), _) | (_, Err(refused)) => return Ok(Err(refused)),
     };
     let Some((agreement, customer)) = meters::find(object, agreement_id, now)? else {
-        return Ok(Err(refused_write(WriteRefused::UnknownAgreement)));
+        return Ok(Err(WriteRefused::UnknownAgreement.into()));
     };
     let record = |(total, at): (i64, Millis)| {
         json!({"customer_agreement_id": agreement_id, "billing_feature_code": feature,
@@ -197,7 +204,7 @@ fn write_meter(object: &Object, ask: &HttpAsk, now: Millis) -> Result<Served, Fa
     };
     Ok(match meters::write(object, &write, now)? {
         Ok(()) => Ok(json!({"message": "Success", "code": "OK"})),
-        Err(why) => Err(refused_write(why)),
+        Err(why) => Err(why.into()),
     })
 }
 
@@ -211,16 +218,6 @@ fn allowed_write(
         Some(refused) => Err(refused),
         None => well_formed(ask, now),
     })
-}
-
-fn refused_write(why: WriteRefused) -> Refused {
-    let (code, message) = match why {
-        WriteRefused::UnknownAgreement => ("AGREEMENT_NOT_FOUND", "There is no such agreement."),
-        WriteRefused::ExpiredAgreement => ("AGREEMENT_EXPIRED", "The agreement has ended."),
-        WriteRefused::NotInAgreement => ("FEATURE_NOT_FOUND", "The agreement does not contain it."),
-        WriteRefused::TooLarge => ("METER_VALUE_INVALID", "The total is too large."),
-    };
-    Refused::bad(code, message)
 }
 
 /// Reads a meter write as kinde's specification has it: names, types, nothing else.

@@ -49,6 +49,18 @@ pub enum WriteRefused {
     TooLarge,
 }
 
+impl WriteRefused {
+    /// Kinde's code and a sentence.
+    pub const fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Self::UnknownAgreement => ("AGREEMENT_NOT_FOUND", "There is no such agreement."),
+            Self::ExpiredAgreement => ("AGREEMENT_EXPIRED", "The agreement has ended."),
+            Self::NotInAgreement => ("FEATURE_NOT_FOUND", "The agreement does not contain it."),
+            Self::TooLarge => ("METER_VALUE_INVALID", "The total is too large."),
+        }
+    }
+}
+
 /// An agreement with its customer in the period that now runs.
 pub fn find(
     object: &Object,
@@ -210,7 +222,7 @@ pub fn apply_due(object: &Object, now: Millis) -> Result<(), Fault> {
             .map_err(|error| Fault::unreadable("read a late write", error))?;
         // What is refused by now has no effect, and nobody waits to be told.
         if let Err(refused) = write(object, &late, now)? {
-            let why = json!({"refused": format!("{refused:?}")});
+            let why = json!({"refused": refused.told().0});
             object.world.log.line("info", "standin.late_write", why);
         }
         object.sql.query(
