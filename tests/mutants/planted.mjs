@@ -118,7 +118,10 @@ export default [
   {
     name: "a batch number reused after storage was lost",
     file: "src/ledger/feed.rs",
-    edits: [['outbox.begin(&self.mint("epoch_")?)?;', 'outbox.begin("epoch_1")?;']],
+    edits: [
+      ['outbox.begin(&self.mint("epoch_")?)?;', 'outbox.begin("epoch_1")?;'],
+      ["ours.map(|ours| ours == row.last_id)", "ours.map(|_| true)"],
+    ],
     tests: ["feed"],
   },
   {
@@ -128,7 +131,7 @@ export default [
       `?3, coalesce(sum(units), 0), 1, cast(?4 as integer) from entry \\
          where`,
       `?3, coalesce(sum(units), 0), 1, cast(?4 as integer) from \\
-         (select * from entry limit 2) where`,
+         (select * from entry limit 100) where`,
     ]],
     tests: ["reconciler"],
   },
@@ -234,6 +237,6 @@ export default [
     name: "a lower total written by a run that a restore overtook",
     file: METER_STORE,
     edits: [["r.number >= ?8 and r.not_before_ms <= ?7", "?8 >= 0 and r.not_before_ms <= ?7"]],
-    tests: ["meters", "reconciler"],
+    tests: ["restored", "meters", "reconciler"],
   },
 ];

@@ -139,6 +139,28 @@ fn a_meter_that_cannot_be_read_is_unreadable_never_a_guess() {
     assert_eq!(bench.evidence()[0]["provider"], Value::Null);
 }
 
+/// More entries than any list gives at once, and another account's beside them.
+#[test]
+fn a_counter_is_rebuilt_from_every_entry_and_from_no_other_account() {
+    let bench = Bench::new(&[]);
+    account(&bench.machine, "b");
+    for batch in 0..6 {
+        for of in ["a", "b"] {
+            let one =
+                |n: i64| json!({"key": format!("{batch}-{n}"), "feature": "clicks", "units": n});
+            let facts: Vec<Value> = (1..=50).map(one).collect();
+            let target = format!("/v1/usage?account={of}");
+            let body = json!({"items": facts});
+            bench.ok("POST", &target, &body);
+        }
+    }
+    run_sql(&bench.machine, "update counter set total = 4000");
+    bench.run("reconciler");
+    let usage = bench.ok("GET", "/v1/usage?account=a", &Value::Null);
+    assert_eq!(usage["total"], 6 * 1275);
+    assert_eq!(bench.meter(), 6 * 1275);
+}
+
 #[test]
 fn a_counter_that_lost_its_way_is_made_the_sum_of_its_entries_again() {
     let bench = reported(10, &[]);
