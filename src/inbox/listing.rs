@@ -280,8 +280,10 @@ pub async fn gauges(world: &World) -> Result<Vec<(String, i64)>, Fault> {
         params![],
     );
     let oldest = Statement::new(
-        "select min(e.received_at_ms) as at_ms from event e where e.next_at_ms is not null \
-         and e.status in ('received', 'processing', 'failed')",
+        "select min(e.received_at_ms) as at_ms from event e \
+         left join account a on a.customer_id = e.customer_id \
+         where e.status in ('received', 'processing', 'waiting', 'failed') \
+         and coalesce(a.demo, 0) = 0",
         params![],
     );
     let last = Statement::new("select max(at_ms) as at_ms from receipt", params![]);

@@ -155,3 +155,29 @@ fn a_demonstration_is_left_out_of_lists_and_metrics() {
         .1;
     assert_eq!(accounts["items"], json!([]));
 }
+
+#[test]
+fn an_event_grows_older_until_it_is_at_an_end_whatever_it_waits_for() {
+    let machine = Machine::new(&[]).expect("it starts");
+    let name = "counterfoil_oldest_waiting_event_seconds";
+    let event = json!({"type": "customer.plan_changed", "customer_id": "customer_a"});
+    let (status, _) = machine.call("POST", "/standin/events", OPERATOR, &event);
+    assert_eq!(status, 200);
+    machine.advance(20_000);
+    assert_eq!(
+        samples(&machine)["counterfoil_events{status=\"waiting\"}"],
+        1
+    );
+    assert_eq!(samples(&machine)[name], 20);
+    for (status, age) in [
+        ("received", 20),
+        ("processing", 20),
+        ("failed", 20),
+        ("dead", 0),
+        ("ignored", 0),
+    ] {
+        let set = format!("update event set status = '{status}'");
+        block_on(Db::query(&machine.control, Statement::new(set, vec![]))).expect("it runs");
+        assert_eq!(samples(&machine)[name], age, "{status}");
+    }
+}

@@ -47,7 +47,7 @@ pub struct Replay {
     /// Its id, `evt_…`.
     #[arg(required_unless_present = "status", conflicts_with = "status")]
     id: Option<String>,
-    /// All in this end state instead: applied, ignored, skipped, dead.
+    /// All in this state instead: applied, ignored, skipped, dead, failed, waiting.
     #[arg(long)]
     status: Option<String>,
     /// Of these only this type.
