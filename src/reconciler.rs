@@ -5,6 +5,7 @@
 //! always the ledger's total, written by the same function as every report and read back under the
 //! same lease. Nothing is concluded while the ledger lacks what an object had confirmed.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -13,7 +14,8 @@ use serde_json::{Value as Json, json};
 use crate::fault::Fault;
 use crate::inbox::alerts;
 use crate::ledger::billed::{self, Billed};
-use crate::ledger::compare::{Comparer, Seen};
+use crate::ledger::compare::{Comparer, Count, Seen};
+use crate::ledger::evidence::Evidence;
 use crate::ledger::meter::Pass;
 use crate::ledger::meter_rules::Verdict;
 use crate::ledger::meter_store::Pair;
@@ -62,13 +64,14 @@ impl PassName {
 /// What one run found: counts of (account, feature, cycle).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// All that were looked at.
+    /// All that were looked at; each is one of `matched`, `repaired`, `unreadable`,
+    /// `incomplete`, `failed` and `left`.
     pub checked: i64,
     /// Whose meter holds what the ledger says.
     pub matched: i64,
     /// Written and read back.
     pub repaired: i64,
-    /// Differed though nothing was marked.
+    /// Differed though nothing was marked, whatever then became of it.
     pub drifted: i64,
     /// Whose meter could not be read.
     pub unreadable: i64,
@@ -76,6 +79,10 @@ pub struct Summary {
     pub incomplete: i64,
     /// Whose repair was refused, or not read back as what was written.
     pub failed: i64,
+    /// Which differ and were left so: a dry run, an open item, a closed cycle.
+    pub left: i64,
+    /// What a dry run found that does not match, the first of it; other runs store it.
+    pub differs: Option<Vec<Evidence>>,
     /// Whether every account was looked at; otherwise the next run goes on.
     pub done: bool,
 }
@@ -83,23 +90,29 @@ pub struct Summary {
 impl Summary {
     /// As the route answers it.
     pub fn json(&self) -> Json {
-        json!({"checked": self.checked, "matched": self.matched, "repaired": self.repaired,
-            "drifted": self.drifted, "unreadable": self.unreadable,
-            "incomplete": self.incomplete, "failed": self.failed, "done": self.done})
+        let mut summary = json!({"checked": self.checked, "matched": self.matched,
+            "repaired": self.repaired, "drifted": self.drifted, "unreadable": self.unreadable,
+            "incomplete": self.incomplete, "failed": self.failed, "left": self.left,
+            "done": self.done});
+        if let (Some(differs), Some(members)) = (&self.differs, summary.as_object_mut()) {
+            let differs = differs.iter().map(Evidence::json).collect();
+            members.insert("differs".to_owned(), Json::Array(differs));
+        }
+        summary
     }
 
     fn add(&mut self, seen: Seen) {
         self.checked += 1;
-        match seen.verdict {
-            Verdict::Match => self.matched += 1,
-            Verdict::Unreadable => self.unreadable += 1,
-            Verdict::Incomplete => self.incomplete += 1,
-            Verdict::ClosedCycleDrift | Verdict::OverBilled | Verdict::UnderBilled => {
-                self.drifted += i64::from(!seen.was_marked);
-            }
-        }
-        self.repaired += i64::from(seen.is_repaired);
-        self.failed += i64::from(seen.is_failed);
+        self.drifted += i64::from(seen.is_drift());
+        let count = match seen.count() {
+            Count::Matched => &mut self.matched,
+            Count::Repaired => &mut self.repaired,
+            Count::Unreadable => &mut self.unreadable,
+            Count::Incomplete => &mut self.incomplete,
+            Count::Failed => &mut self.failed,
+            Count::Left => &mut self.left,
+        };
+        *count += 1;
     }
 }
 
@@ -145,6 +158,7 @@ pub async fn run(world: &Rc<World>, calls: &Calls, pass_name: PassName) -> Resul
     if !(summary.done && pass_name == PassName::DryRun) {
         place.store(world, pass_name).await?;
     }
+    summary.differs = run.differs();
     Ok(summary)
 }
 
@@ -159,6 +173,7 @@ pub async fn run_account(
     run.accounts(std::slice::from_ref(account_id), &mut summary)
         .await?;
     summary.done = true;
+    summary.differs = run.differs();
     Ok(summary)
 }
 
@@ -222,6 +237,7 @@ struct Run<'a> {
     restored: bool,
     shards_behind: i64,
     is_dry: bool,
+    differs: RefCell<Vec<Evidence>>,
 }
 
 impl<'a> Run<'a> {
@@ -238,7 +254,15 @@ impl<'a> Run<'a> {
             restored: standing.restored,
             shards_behind,
             is_dry,
+            differs: RefCell::default(),
         })
+    }
+
+    /// What a dry run found, in the order of accounts, features and cycles.
+    fn differs(&self) -> Option<Vec<Evidence>> {
+        let mut found = self.differs.take();
+        found.sort_by(|a, b| a.pair.cmp(&b.pair));
+        self.is_dry.then_some(found)
     }
 
     fn calls_per_account(&self) -> u32 {
@@ -319,6 +343,7 @@ impl<'a> Run<'a> {
             world: self.world,
             pass: &self.pass,
             is_dry: self.is_dry,
+            differs: &self.differs,
         };
         match comparer.pair(sum, billed, is_complete).await {
             Ok(seen) => {

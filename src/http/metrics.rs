@@ -39,7 +39,7 @@ pub const ABOUT: &[(&str, &str)] = &[
     ("counterfoil_hours_since_last_delivery", "Whole hours since a delivery was accepted."),
     ("counterfoil_jobs_ended_total", "Jobs that ended, by state."),
     ("counterfoil_marks_waiting", "Meters that are to be written."),
-    ("counterfoil_oldest_waiting_event_seconds", "Since the oldest event that is not at an end was received."),
+    ("counterfoil_oldest_waiting_event_seconds", "Age of the oldest event that is not at an end."),
     ("counterfoil_prefetched_total", "Prefetches of browsers that were sent away."),
     ("counterfoil_reports_total", "Meter writes by result."),
     ("counterfoil_review_open", "Items that a person must look at."),

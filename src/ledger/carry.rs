@@ -60,14 +60,14 @@ fn known(meters: &[Meter]) -> Option<Known> {
 }
 
 /// Looks at a closed cycle, once for each version of its counter. `None` where nothing of it was
-/// ever to be billed.
+/// ever to be billed. What a dry run finds is not stored.
 pub async fn look_at_closed(
     world: &Rc<World>,
     sum: &Sum,
     billed_since: Option<Millis>,
     cycle: &Cycle,
     dry_run: bool,
-) -> Result<Option<Verdict>, Fault> {
+) -> Result<Option<Evidence>, Fault> {
     let meters = meters_of(&*world.ledger, &sum.pair).await?;
     let was_billed = billed_since.is_some_and(|since| since < cycle.ends_at);
     let is_billed = !meters.is_empty() || was_billed;
@@ -86,11 +86,12 @@ pub async fn look_at_closed(
         ClosedDrift::None => Verdict::Match,
         ClosedDrift::Tail(_) | ClosedDrift::Other(_) => Verdict::ClosedCycleDrift,
     };
+    let evidence = evidence(world, sum, &known, verdict);
     if dry_run {
-        return Ok(Some(verdict));
+        return Ok(Some(evidence));
     }
     let now = world.now();
-    let mut statements = vec![evidence(world, sum, &known, verdict).add()];
+    let mut statements = vec![evidence.add()];
     let review = item(sum, &known, drift, now);
     statements.push(replace_older(&sum.pair, review.as_ref(), now));
     statements.extend(review.as_ref().map(Review::open));
@@ -106,7 +107,7 @@ pub async fn look_at_closed(
         };
         carry(world, &review.review_id, &by).await?.ok();
     }
-    Ok(Some(verdict))
+    Ok(Some(evidence))
 }
 
 fn evidence(world: &World, sum: &Sum, known: &Known, verdict: Verdict) -> Evidence {

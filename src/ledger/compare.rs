@@ -4,6 +4,7 @@
 //! Where it differs, it is read again under the lease of the one writing function, with the total
 //! of that moment; that is what the verdict and the repair stand on.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use serde_json::json;
@@ -24,6 +25,9 @@ use crate::tally;
 use crate::units::{Delta, Millis, Units};
 use crate::world::World;
 
+/// Pairs that one dry run shows; its counts tell of all.
+const DIFFERS_MAX: usize = 100;
+
 /// What became of one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
@@ -37,6 +41,23 @@ pub struct Seen {
     pub is_failed: bool,
 }
 
+/// Under which one count of a run a pair stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// The meter holds what the ledger says.
+    Matched,
+    /// It was written and read back.
+    Repaired,
+    /// It could not be read, or not be said what it should hold.
+    Unreadable,
+    /// The ledger lacks something.
+    Incomplete,
+    /// It should have been repaired, and was not.
+    Failed,
+    /// It differs, and is not to be written now: a dry run, an open item, a closed cycle.
+    Left,
+}
+
 impl Seen {
     /// A comparison after which nothing was written.
     pub const fn only(verdict: Verdict, was_marked: bool) -> Self {
@@ -45,6 +66,18 @@ impl Seen {
             was_marked,
             is_repaired: false,
             is_failed: false,
+        }
+    }
+
+    /// The one count that it belongs to.
+    pub const fn count(self) -> Count {
+        match self.verdict {
+            _ if self.is_failed => Count::Failed,
+            _ if self.is_repaired => Count::Repaired,
+            Verdict::Match => Count::Matched,
+            Verdict::Unreadable => Count::Unreadable,
+            Verdict::Incomplete => Count::Incomplete,
+            Verdict::ClosedCycleDrift | Verdict::OverBilled | Verdict::UnderBilled => Count::Left,
         }
     }
 
@@ -66,6 +99,8 @@ pub struct Comparer<'a> {
     pub pass: &'a Pass,
     /// Whether nothing may be written.
     pub is_dry: bool,
+    /// What a dry run found that does not match; other runs store it.
+    pub differs: &'a RefCell<Vec<Evidence>>,
 }
 
 impl Comparer<'_> {
@@ -97,8 +132,12 @@ impl Comparer<'_> {
         }
         if cycle.ends_at <= now {
             let since = agreement.map(|agreement| agreement.first_seen);
-            let verdict = look_at_closed(self.world, &sum, since, &cycle, self.is_dry).await?;
-            return Ok(verdict.map(|verdict| Seen::only(verdict, false)));
+            let found = look_at_closed(self.world, &sum, since, &cycle, self.is_dry).await?;
+            return Ok(found.map(|found| {
+                let seen = Seen::only(found.verdict, false);
+                self.show(found);
+                seen
+            }));
         }
         let feature = self.world.settings.feature(&sum.pair.feature);
         let (Some(agreement), Some(feature)) = (agreement, feature) else {
@@ -121,6 +160,14 @@ impl Comparer<'_> {
             counters,
         };
         open.look(subject).await.map(Some)
+    }
+
+    /// Keeps what a dry run found.
+    fn show(&self, found: Evidence) {
+        let mut differs = self.differs.borrow_mut();
+        if self.is_dry && found.verdict != Verdict::Match && differs.len() < DIFFERS_MAX {
+            differs.push(found);
+        }
     }
 
     async fn rebuild(&self, pair: &Pair, now: Millis) -> Result<(), Fault> {
@@ -164,9 +211,6 @@ impl Comparer<'_> {
         said: &Said,
         mut statements: Vec<Statement>,
     ) -> Result<(), Fault> {
-        if self.is_dry {
-            return Ok(());
-        }
         let evidence = Evidence {
             pair: sum.pair.clone(),
             agreement_id: Some(agreement.agreement_id.to_string()),
@@ -178,6 +222,10 @@ impl Comparer<'_> {
             read_back: said.read_back,
             at: self.world.now(),
         };
+        if self.is_dry {
+            self.show(evidence);
+            return Ok(());
+        }
         statements.push(evidence.add());
         if said.verdict.is_drift() {
             let name = format!(
@@ -323,7 +371,7 @@ impl OpenPair<'_> {
         let sums = totals::sums(&*self.by.world.ledger, pair, &[]).await?;
         let provider = self.read(subject).await;
         let (Some(sum), Some(provider)) = (sums.into_iter().next(), provider) else {
-            return Ok(Seen::only(Verdict::Unreadable, self.was_marked));
+            return self.not_now(subject).await;
         };
         let subject = Subject {
             meter: sum.meter.clone(),
@@ -334,8 +382,16 @@ impl OpenPair<'_> {
         match said_of(&sum, &subject, provider, base) {
             Some(said) if said.verdict == Verdict::Match => self.said(&subject, &said).await,
             Some(said) if self.by.is_dry && !is_busy => self.said(&subject, &said).await,
-            _ => Ok(Seen::only(Verdict::Unreadable, self.was_marked)),
+            _ => self.not_now(&subject).await,
         }
+    }
+
+    /// Nothing is concluded, and nothing stored, from what is changing or did not answer.
+    async fn not_now(&self, subject: &Subject) -> Result<Seen, Fault> {
+        if self.by.is_dry {
+            return self.unreadable(subject).await;
+        }
+        Ok(Seen::only(Verdict::Unreadable, self.was_marked))
     }
 
     async fn after_write(

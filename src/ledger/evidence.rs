@@ -78,6 +78,25 @@ impl Evidence {
     }
 }
 
+impl Evidence {
+    /// As a dry run answers it: what its row would say, without what was not written.
+    pub fn json(&self) -> Json {
+        json!({
+            "account": self.pair.account_id.as_str(),
+            "feature": self.pair.feature.as_str(),
+            "cycle": self.pair.cycle.as_str(),
+            "agreement_id": self.agreement_id,
+            "ledger": self.facts.ledger.get(),
+            "counters": self.counters.get(),
+            "base": self.facts.base.get(),
+            "sent": self.facts.sent.map(Delta::get),
+            "provider": self.facts.provider.map(Delta::get),
+            "verdict": self.verdict.name(),
+            "cause": self.cause.map(Cause::name),
+        })
+    }
+}
+
 /// Which rows a list shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {

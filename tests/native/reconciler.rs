@@ -662,3 +662,109 @@ fn while_a_shard_cannot_say_what_it_delivered_nothing_is_written() {
     assert_eq!(bench.run("reconciler")["repaired"], 1);
     assert_eq!(bench.meter(), 10);
 }
+
+/// Of what was checked, each pair has one place.
+fn adds_up(found: &Value) -> bool {
+    let count = |name: &str| found[name].as_i64().expect("a count");
+    let places = [
+        "matched",
+        "repaired",
+        "unreadable",
+        "incomplete",
+        "failed",
+        "left",
+    ];
+    count("checked") == places.iter().map(|name| count(name)).sum::<i64>()
+}
+
+#[test]
+fn every_checked_pair_has_one_place_in_the_summary() {
+    // A total of somebody else: the item is open, nothing is written.
+    let bench = Bench::new(&[]);
+    bench.move_meter(77);
+    bench.use_clicks("one", 5);
+    bench.run("reporter");
+    for _ in 0..2 {
+        let found = bench.run("reconciler");
+        assert_eq!((&found["matched"], &found["left"]), (&json!(1), &json!(1)));
+        assert!(adds_up(&found), "{found}");
+    }
+    // Marked, and looked at without writing.
+    let bench = Bench::new(&[]);
+    bench.use_clicks("one", 5);
+    let dry = bench.ok("POST", "/v1/run/reconciler", &json!({"dry_run": true}));
+    assert_eq!((&dry["drifted"], &dry["left"]), (&json!(0), &json!(1)));
+    assert!(adds_up(&dry), "{dry}");
+    // Each fault of the provider, and what it leaves behind.
+    for operation in ["meter_write", "meter_read"] {
+        for mode in ["error", "timeout", "429", "garbage", "lost_answer", "late"] {
+            let bench = reported(1000, &[]);
+            bench.move_meter(574);
+            bench.fault(operation, mode, 1);
+            for _ in 0..3 {
+                let found = bench.run("reconciler");
+                assert!(adds_up(&found), "{operation} {mode}: {found}");
+                bench.machine.advance(MINUTE);
+            }
+        }
+    }
+    // A closed cycle that got an entry too late.
+    let bench = reported(1000, &[]);
+    bench.use_clicks("late", 3);
+    bench.machine.advance(30 * DAY);
+    let found = bench.run("reconciler");
+    assert!(found["left"].as_i64() >= Some(1), "{found}");
+    assert!(adds_up(&found), "{found}");
+}
+
+#[test]
+fn a_pair_whose_comparison_fails_is_counted_as_failed_alone() {
+    let bench = reported(1000, &[]);
+    bench.move_meter(574);
+    run_sql(&bench.machine, "alter table evidence rename to gone");
+    let found = bench.run("reconciler");
+    assert!(found["failed"].as_i64() >= Some(1), "{found}");
+    assert!(adds_up(&found), "{found}");
+}
+
+#[test]
+fn a_dry_run_names_what_does_not_match() {
+    let bench = reported(1000, &[]);
+    let all = json!({"dry_run": true});
+    let clean = bench.ok("POST", "/v1/run/reconciler", &all);
+    assert_eq!(clean["differs"], json!([]));
+    bench.move_meter(574);
+    let agreement = bench.evidence()[0]["agreement_id"].clone();
+    let pair = json!({"account": "a", "feature": "clicks", "cycle": "2026-11",
+        "agreement_id": agreement, "ledger": 1000, "counters": 1000, "base": 0, "sent": 1000,
+        "provider": 574, "verdict": "under_billed", "cause": "meter_moved_by_other"});
+    for body in [all, json!({"dry_run": true, "account": "a"})] {
+        let dry = bench.ok("POST", "/v1/run/reconciler", &body);
+        assert_eq!(dry["differs"], json!([pair]), "{body}");
+    }
+    let real = bench.run("reconciler");
+    assert!(real["differs"].is_null(), "it stands in the evidence");
+}
+
+#[test]
+fn a_dry_run_names_at_most_a_hundred_pairs_and_counts_all() {
+    let bench = Bench::new(&[]);
+    for n in 0..102 {
+        account(&bench.machine, &format!("many{n:03}"));
+        let usage = json!({"key": "one", "feature": "clicks", "units": 7});
+        bench.ok("POST", &format!("/v1/usage?account=many{n:03}"), &usage);
+    }
+    let (mut left, mut named) = (0, 0);
+    loop {
+        let dry = bench.ok("POST", "/v1/run/reconciler", &json!({"dry_run": true}));
+        let differs = dry["differs"].as_array().expect("a list").len();
+        assert!(differs <= 100, "{differs}");
+        named += differs;
+        left += dry["left"].as_i64().expect("a count");
+        if dry["done"] == true {
+            break;
+        }
+    }
+    assert_eq!(left, 102);
+    assert!(named >= 100, "{named}");
+}

@@ -29,7 +29,12 @@ const OPERATIONS: &[Operation] = &[
         .details(
             "sweeper, reporter, inbox, reconciler or plans; each with a summary of its own. Where \
              the calls of one run are used up, `done` is false and the next call goes on. \
-             `account` and `dry_run` are the reconciler's.",
+             `account` and `dry_run` are the reconciler's: of what it `checked`, each pair of \
+             account, feature and cycle is one of `matched`, `repaired`, `unreadable`, \
+             `incomplete`, `failed` (not repaired although it should be) and `left` (it differs \
+             and is not to be written now: a dry run, an open item of review, a closed cycle). \
+             `drifted` says how many of them differed though nothing was marked. A dry run also \
+             answers `differs`: the first 100 pairs that do not match, as evidence would say it.",
         )
         .query(&[may("account", Id, "Only this account.")])
         .body(&[
@@ -40,7 +45,7 @@ const OPERATIONS: &[Operation] = &[
             200,
             "The summary; this is the reconciler's.",
             r#"{"checked": 4, "matched": 3, "repaired": 1, "drifted": 1, "unreadable": 0,
-            "incomplete": 0, "failed": 0, "done": true}"#,
+            "incomplete": 0, "failed": 0, "left": 0, "done": true}"#,
         )]),
     route(Get, "/v1/evidence", "List evidence")
         .query(&[
