@@ -5,7 +5,8 @@ use crate::params;
 use crate::ports::{Db, Row, Statement};
 use crate::units::{AccountId, Millis};
 
-/// One row: `id` is minted (`aud_`), so that rows sort by time; `target` is what was acted on.
+/// One row: `id` is minted (`aud_`), so that rows sort by time; `target` is what was acted on. A
+/// row of that id that is there already stays as it is.
 pub fn row(
     at: Millis,
     id: &str,
@@ -17,7 +18,7 @@ pub fn row(
 ) -> Statement {
     Statement::new(
         "insert into audit (audit_id, at_ms, actor, action, target, account_id, reason) \
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict (audit_id) do nothing",
         params![
             id,
             at,

@@ -11,8 +11,8 @@ use super::rules::{self, Asked, Look, Refused, State};
 use super::store::{self, HoldRow, JobRow, sum};
 use super::view::{self, refused};
 use super::wire::{
-    Amounts, BudgetView, ChargeAsk, ChargedView, ExtendAsk, Given, ListAsk, RefusedView, SettleAsk,
-    Told, units_of,
+    Amounts, BudgetView, ByHand, ChargeAsk, ChargedView, ExtendAsk, Given, ListAsk, RefusedView,
+    SettleAsk, Told, units_of,
 };
 use crate::fault::Fault;
 use crate::ledger::review::{Review, ReviewKind};
@@ -244,8 +244,8 @@ pub fn settle(books: &mut Books<'_>, ask: &SettleAsk) -> Result<Outcome, Fault> 
         },
     };
     match job.state {
-        State::Running => settle_now(books, &mut job, &used, ask.outcome.clone())?,
-        State::Expired => keep_late(books, &mut job, &used)?,
+        State::Running => settle_now(books, &mut job, &used, ask)?,
+        State::Expired => keep_late(books, &mut job, &used, ask)?,
         State::Settled => {}
     }
     Ok(Outcome::Told(Told::Settled(view::settled(&job)?)))
@@ -255,7 +255,7 @@ fn settle_now(
     books: &mut Books<'_>,
     job: &mut JobRow,
     used: &BTreeMap<FeatureName, Units>,
-    outcome: Option<String>,
+    ask: &SettleAsk,
 ) -> Result<(), Fault> {
     for (feature, total) in job.totals()? {
         let used = used.get(&feature).copied();
@@ -274,7 +274,8 @@ fn settle_now(
             }
         }
     }
-    job.outcome = outcome;
+    job.outcome.clone_from(&ask.outcome);
+    job.by_hand = by_hand(books, ask);
     books.end(job, State::Settled)
 }
 
@@ -283,6 +284,7 @@ fn keep_late(
     books: &Books<'_>,
     job: &mut JobRow,
     used: &BTreeMap<FeatureName, Units>,
+    ask: &SettleAsk,
 ) -> Result<(), Fault> {
     let totals = job.totals()?;
     if totals.values().any(|total| total.late > Units::ZERO) {
@@ -296,9 +298,17 @@ fn keep_late(
             store::put_hold(&*books.object.sql, &job.job_id, row)?;
             let review = late_use(books, &job.job_id, row);
             books.feed.put_review(&review, books.now)?;
+            job.by_hand = by_hand(books, ask);
+            store::update_job(&*books.object.sql, job)?;
         }
     }
     Ok(())
+}
+
+fn by_hand(books: &Books<'_>, ask: &SettleAsk) -> Option<ByHand> {
+    let at_ms = books.now.get();
+    let person = ask.person.clone()?;
+    Some(ByHand { person, at_ms })
 }
 
 /// To show what is left, an old limit is better than none; nothing is admitted by it.

@@ -102,4 +102,6 @@ pub const STEPS: &[&[&str]] = &[
         remaining integer
     ) strict",
     ],
+    // Who ended the job in its owner's place, and why: JSON, where somebody did.
+    &["alter table job add column by_hand text"],
 ];

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::account::{read_json, write_json};
 use super::rules::{Hold, State};
-use super::wire::{EstimatesView, RefusalView};
+use super::wire::{ByHand, EstimatesView, RefusalView};
 use crate::fault::Fault;
 use crate::params;
 use crate::ports::{Row, Sql, Value};
@@ -24,6 +25,7 @@ pub struct JobRow {
     pub created_at: Millis,
     pub ended_at: Option<Millis>,
     pub outcome: Option<String>,
+    pub by_hand: Option<ByHand>,
     /// By feature and cycle, in that order.
     pub holds: Vec<HoldRow>,
 }
@@ -69,6 +71,7 @@ pub fn sum(a: Units, b: Units) -> Result<Units, Fault> {
 
 const JOB: &str = "select j.job_id, j.key, j.ask, j.state, j.capped, j.cycle as job_cycle, \
     j.lease_seconds, j.lease_ends_ms, j.created_ms, j.ended_ms, j.outcome, \
+    j.by_hand, \
     h.feature, h.cycle, h.held, h.charged, h.uncovered, h.late \
     from job j join hold h on h.job_id = j.job_id";
 
@@ -110,6 +113,7 @@ fn job_of(row: &Row, job_id: JobId) -> Result<JobRow, Fault> {
         created_at: row.millis("created_ms")?,
         ended_at: row.opt_millis("ended_ms")?,
         outcome: row.opt_text("outcome")?.map(str::to_owned),
+        by_hand: row.opt_text("by_hand")?.map(read_json).transpose()?,
         holds: Vec::new(),
     })
 }
@@ -191,8 +195,8 @@ pub fn insert_job(sql: &dyn Sql, job: &JobRow) -> Result<(), Fault> {
 /// Writes what may change of a job: state, lease, end.
 pub fn update_job(sql: &dyn Sql, job: &JobRow) -> Result<(), Fault> {
     sql.query(
-        "update job set state = ?2, capped = ?3, lease_ends_ms = ?4, ended_ms = ?5, outcome = ?6 \
-         where job_id = ?1",
+        "update job set state = ?2, capped = ?3, lease_ends_ms = ?4, ended_ms = ?5, outcome = ?6, \
+         by_hand = ?7 where job_id = ?1",
         &params![
             job.job_id.as_str(),
             job.state.name(),
@@ -200,6 +204,7 @@ pub fn update_job(sql: &dyn Sql, job: &JobRow) -> Result<(), Fault> {
             job.lease_ends_at,
             job.ended_at,
             job.outcome.as_deref(),
+            job.by_hand.as_ref().map(write_json).transpose()?,
         ],
     )?;
     Ok(())

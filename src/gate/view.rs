@@ -69,6 +69,7 @@ pub fn settled(job: &JobRow) -> Result<SettledView, Fault> {
         by_cycle: BTreeMap::new(),
         late: Amounts::new(),
         ended_at_ms: job.ended_at.map_or(0, Millis::get),
+        by_hand: job.by_hand.clone(),
     };
     for (feature, total) in job.totals()? {
         let name = feature.to_string();

@@ -254,6 +254,27 @@ pub struct SettleAsk {
     pub used: Option<Given>,
     /// `done` or `failed`, as the caller says.
     pub outcome: Option<String>,
+    /// Where a person ends it in its owner's place.
+    #[serde(default)]
+    pub person: Option<Person>,
+}
+
+/// Who ends a job in its owner's place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Person {
+    /// The name of the token.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// That a person ended a job, or told of its late use, in its owner's place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByHand {
+    /// Who, and why.
+    pub person: Person,
+    /// When it took effect.
+    pub at_ms: i64,
 }
 
 /// A page of jobs.
@@ -394,6 +415,9 @@ pub struct SettledView {
     pub late: Amounts,
     /// When the job ended.
     pub ended_at_ms: i64,
+    /// Where that was done by hand.
+    #[serde(default)]
+    pub by_hand: Option<ByHand>,
 }
 
 /// One feature's budget in the current cycle.

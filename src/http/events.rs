@@ -13,9 +13,7 @@ use crate::inbox::listing::{self, Filter, STATES};
 use crate::inbox::receive::receive;
 use crate::inbox::replay::{self, Bulk};
 use crate::inbox::token::Refused;
-
-/// The longest reason that a person gives.
-const REASON_CHARS_MAX: usize = 500;
+use crate::limits::REASON_CHARS_MAX;
 
 /// States from which many events are put back together.
 const REPLAYED: [&str; 6] = ["applied", "ignored", "skipped", "dead", "failed", "waiting"];

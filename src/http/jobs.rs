@@ -12,13 +12,15 @@ use super::reply::{Answer, Failure, Problem, Response};
 use crate::accounts::{Account, audit};
 use crate::fault::Fault;
 use crate::gate::wire::{
-    AdmitAsk, Admitted, Amounts, Ask, ChargeAsk, ChargedView, ExtendAsk, Given, JobView, ListAsk,
-    RefusedView, SettleAsk, SettledView, Told,
+    AdmitAsk, Admitted, Amounts, Ask, ByHand, ChargeAsk, ChargedView, ExtendAsk, Given, JobView,
+    ListAsk, Person, RefusedView, SettleAsk, SettledView, Told,
 };
 use crate::gate::{self, together};
+use crate::limits::REASON_CHARS_MAX;
 use crate::moment;
 use crate::settings::{FeatureKind, Settings};
 use crate::units::{CallerKey, CycleName, FeatureName, JobId, Millis, SAFE_MAX, Step};
+use crate::world;
 
 /// `POST /v1/jobs`
 pub async fn create_job(call: Call) -> Answer {
@@ -174,35 +176,72 @@ pub async fn settle_job(call: Call) -> Answer {
     {
         return Err(Problem::field("outcome", "It must be done or failed.").into());
     }
-    let reason = fields
-        .opt_text("reason")?
-        .filter(|text| !text.trim().is_empty());
+    let reason = reason(&mut fields)?;
     fields.finish()?;
     let caller = call.caller()?;
-    let by_hand = caller.role == Role::Operator;
-    if by_hand && reason.is_none() {
-        let detail = "An operator who settles a job says why.";
-        return Err(Problem::field("reason", detail).into());
-    }
+    let person = match (caller.role, reason) {
+        (Role::Operator, Some(reason)) => Some(Person {
+            actor: caller.name.clone(),
+            reason,
+        }),
+        (Role::Operator, None) => {
+            let detail = "An operator who settles a job says why.";
+            return Err(Problem::field("reason", detail).into());
+        }
+        (Role::Backend | Role::Account, _) => None,
+    };
     let account = call.account()?;
     let ask = Ask::Settle(SettleAsk {
         job_id: job_id.clone(),
         used,
         outcome,
+        person,
     });
     match told(&call, account, ask).await? {
         Told::Settled(view) => {
-            if by_hand {
-                let id = call.world.mint("aud_")?;
-                let (actor, why) = (&caller.name, reason.as_deref());
-                let account_id = Some(&account.account_id);
-                let row = audit::row(call.now, &id, actor, "job.settle", &job_id, account_id, why);
-                call.world.db.batch(vec![row]).await?;
+            if let Some(by_hand) = &view.by_hand {
+                keep_audit(&call, account, &job_id, by_hand).await?;
             }
             Ok(Response::json(200, &settled_json(&view)))
         }
         _ => Err(unexpected().into()),
     }
+}
+
+fn reason(fields: &mut Fields) -> Result<Option<String>, Problem> {
+    let text = fields
+        .opt_text("reason")?
+        .map(|text| text.trim().to_owned());
+    match text.filter(|text| !text.is_empty()) {
+        Some(text) if text.chars().count() > REASON_CHARS_MAX => {
+            let detail = format!("It must have at most {REASON_CHARS_MAX} characters.");
+            Err(fields.wrong("reason", &detail))
+        }
+        text => Ok(text),
+    }
+}
+
+/// One row for what took effect, whoever asks again: the object says who did it, when and why, and
+/// the row's id is made of that.
+async fn keep_audit(
+    call: &Call,
+    account: &Account,
+    job_id: &str,
+    by_hand: &ByHand,
+) -> Result<(), Fault> {
+    let account_id = &account.account_id;
+    let digest = hmac_sha256::Hash::hash(format!("{account_id}/{job_id}").as_bytes());
+    let mut first = [0; 16];
+    first
+        .iter_mut()
+        .zip(digest)
+        .for_each(|(to, from)| *to = from);
+    let at = Millis::new(by_hand.at_ms);
+    let id = world::mint("aud_", at, first);
+    let Person { actor, reason } = &by_hand.person;
+    let (action, account_id) = ("job.settle", Some(account_id));
+    let row = audit::row(at, &id, actor, action, job_id, account_id, Some(reason));
+    call.world.db.query(row).await.map(|_| ())
 }
 
 /// `GET /v1/budget`

@@ -514,6 +514,55 @@ fn an_operator_settles_with_a_reason_that_the_audit_keeps() {
     assert_eq!(row.unwrap()["reason"], "worker is gone");
 }
 
+/// The audit tells what took effect: once, however often somebody asks again, and also where the
+/// first answer was lost before its row was written.
+#[test]
+fn a_job_settled_by_hand_is_in_the_audit_once() {
+    let desk = Desk::new(100);
+    let settle = |job: &str, body: &Value| {
+        let target = format!("/v1/jobs/{job}/settle?account=a");
+        assert_eq!(desk.machine.call("POST", &target, OPERATOR, body).0, 200);
+    };
+    let audited = || {
+        let (_, audit) = desk
+            .machine
+            .call("GET", "/v1/audit?account=a", OPERATOR, &Value::Null);
+        let rows = audit["items"].as_array().unwrap().iter();
+        let rows = rows.filter(|row| row["action"] == "job.settle");
+        rows.map(|row| (row["target"].clone(), row["reason"].clone()))
+            .collect::<Vec<_>>()
+    };
+    let by_hand = desk.job("by-hand", 10);
+    settle(&by_hand, &json!({"used": 4, "reason": "worker is gone"}));
+    let first = (json!(by_hand), json!("worker is gone"));
+    let forget = "delete from audit where action = 'job.settle'";
+    let forget = counterfoil::ports::Statement::new(forget, Vec::new());
+    counterfoil::native::executor::block_on(desk.machine.world().db.query(forget)).unwrap();
+    desk.seconds(5);
+    settle(&by_hand, &json!({"used": 9, "reason": "again"}));
+    settle(&by_hand, &json!({"used": 9, "reason": "and again"}));
+    assert_eq!(audited(), [first.clone()]);
+    // What its owner settled, an operator does not.
+    let owned = desk.job("owned", 10);
+    desk.settle(&owned, &json!({"used": 1}));
+    settle(&owned, &json!({"reason": "to be sure"}));
+    assert_eq!(audited(), [first.clone()]);
+    // Late use that a person reports is theirs.
+    let silent = desk.job("silent", 10);
+    desk.seconds(121);
+    settle(&silent, &json!({"reason": "nothing was used"}));
+    assert_eq!(audited(), [first.clone()]);
+    settle(
+        &silent,
+        &json!({"used": 3, "reason": "from the worker's log"}),
+    );
+    settle(&silent, &json!({"used": 3, "reason": "again"}));
+    assert_eq!(
+        audited(),
+        [(json!(silent), json!("from the worker's log")), first]
+    );
+}
+
 #[test]
 fn jobs_are_listed_newest_first_page_by_page() {
     let desk = Desk::new(100);
