@@ -103,8 +103,8 @@ pub async fn intake(world: &Rc<World>, body: &Body, webhook_id: Option<&str>) ->
 }
 
 async fn verify(world: &World, token: &Token) -> Result<Result<(), Refused>, Fault> {
-    let key = match keys::find(world, &token.kid).await {
-        Found::Key(key) => key,
+    let (key, is_new) = match keys::find(world, &token.kid).await {
+        Found::Key(key, is_new) => (key, is_new),
         Found::Unknown => return Ok(Err(Refused::UnknownKey)),
         Found::OutOfReach => return Ok(Err(Refused::NoKeys)),
     };
@@ -116,6 +116,10 @@ async fn verify(world: &World, token: &Token) -> Result<Result<(), Refused>, Fau
         .await?
     {
         return Ok(Ok(()));
+    }
+    if is_new {
+        keys::count_as_forced(world).await?;
+        return Ok(Err(Refused::Signature));
     }
     // The material may have changed under the same name.
     if let Some(newer) = keys::newer(world, &key).await
