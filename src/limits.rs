@@ -9,6 +9,10 @@ pub const USAGE_ITEMS_MAX: usize = 100;
 /// A person's reason: a sentence or two.
 pub const REASON_CHARS_MAX: usize = 500;
 
+/// The longest payload of an event that a list shows, so that a list of 500 fits into an isolate:
+/// real ones have about 1 KiB. A longer one is shown with its event alone.
+pub const PAYLOAD_LISTED_BYTES_MAX: i64 = 16 * 1024;
+
 /// Rows of a list where `?limit=` is left out, and the most it may ask for (api.md).
 pub const LIST_ROWS_DEFAULT: i64 = 50;
 /// See [`LIST_ROWS_DEFAULT`].

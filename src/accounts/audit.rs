@@ -31,7 +31,8 @@ pub fn row(
     )
 }
 
-/// Up to `rows` rows, newest first, from before the row `before` (none: from the newest).
+/// Up to `rows` rows, newest first, from before the row `before` (none: from the newest). Where no
+/// account is asked for, those of Lab and Engine Room are left out.
 pub async fn list(
     db: &dyn Db,
     account: Option<&AccountId>,
@@ -45,7 +46,8 @@ pub async fn list(
          order by audit_id desc limit cast(?3 as integer)"
     } else {
         "select audit_id, at_ms, actor, action, target, account_id, reason from audit \
-         where ?1 is null and (?2 is null or audit_id < ?2) \
+         where ?1 is null and (?2 is null or audit_id < ?2) and not exists (select 1 \
+         from account d where d.account_id = audit.account_id and d.demo = 1) \
          order by audit_id desc limit cast(?3 as integer)"
     };
     db.query(Statement::new(

@@ -6,6 +6,7 @@ use crate::fault::Fault;
 use crate::params;
 use crate::ports::{Db, Row, Statement};
 use crate::units::{AccountId, AgreementId, CustomerId, Millis, PlanCode};
+use crate::world::World;
 
 const LOAD: &str = "select a.account_id, a.name, a.customer_id, a.ledger, a.jobs_per_minute, \
     a.plan, a.plan_since_ms, a.payment, a.agreement_id, a.demo, \
@@ -90,6 +91,21 @@ pub async fn ids_after(db: &dyn Db, after: &str, rows: i64) -> Result<Vec<Accoun
         .iter()
         .map(|row| row.id("account_id", AccountId::new))
         .collect()
+}
+
+/// The accounts of Lab and Engine Room as a JSON list, for lists and metrics of the ledger, which
+/// leave them out. Only the stand-in has any.
+pub async fn demo_ids(world: &World) -> Result<String, Fault> {
+    if !world.settings.has_stand_in() {
+        return Ok("[]".to_owned());
+    }
+    let sql = "select json_group_array(account_id) as ids from account where demo = 1";
+    let rows = world.db.query(Statement::new(sql, vec![])).await?;
+    let row = rows.first();
+    row.map_or_else(
+        || Ok("[]".to_owned()),
+        |row| row.text("ids").map(str::to_owned),
+    )
 }
 
 /// The normalised body that an account was made with.

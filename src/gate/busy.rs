@@ -18,7 +18,8 @@ pub struct Busy {
     pub budgets: Vec<BudgetView>,
 }
 
-/// A page of accounts with live holds, in the order of their ids, and where the next one begins.
+/// A page of accounts with live holds, without those of the Lab, in the order of their ids, and
+/// where the next one begins.
 pub async fn accounts(
     world: &World,
     limit: i64,
@@ -58,7 +59,8 @@ pub async fn accounts(
 
 /// The budgets of the features of which the account's running jobs hold something.
 async fn live_budgets(world: &World, account_id: &AccountId) -> Result<Vec<BudgetView>, Fault> {
-    let Some(account) = store::load(&*world.db, account_id).await? else {
+    let account = store::load(&*world.db, account_id).await?;
+    let Some(account) = account.filter(|account| !account.demo) else {
         return Ok(Vec::new());
     };
     let features = (world.settings.features.iter())

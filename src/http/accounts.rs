@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::app::Call;
@@ -24,7 +25,7 @@ use crate::plans::grants;
 use crate::plans::sync::{Cause, SyncFault, sync};
 use crate::ports::Row;
 use crate::provider::ProviderFault;
-use crate::units::{AccountId, AgreementId, CustomerId, Millis, Units};
+use crate::units::{AccountId, AgreementId, CustomerId, Millis, PlanCode, Units};
 use crate::world::World;
 
 impl From<Refused> for Problem {
@@ -322,7 +323,8 @@ fn audit_view(row: &Row) -> Result<(String, Value), Fault> {
 }
 
 /// `GET /billing/return`: back from the provider's checkout, the plan is read at once. Whoever
-/// comes back is sent on also where that did not work: a follow-up and the nightly read will.
+/// comes back is sent on also where that did not work: a follow-up and the nightly read will. The
+/// app may say which plan was bought; while the provider names another, it is asked again.
 pub async fn billing_return(call: Call) -> Answer {
     let Some(caller) = auth::visitor(&call).await? else {
         return Ok(auth::to_sign_in(&call.request));
@@ -331,10 +333,11 @@ pub async fn billing_return(call: Call) -> Answer {
         .request
         .query_param("to")
         .unwrap_or_else(|| "/".to_owned());
-    if !auth::is_local_path(&to) {
+    let Some(to) = app_path(&to) else {
         let detail = "It must be a path: one `/` first, and no `\\`.";
         return Err(Problem::field("to", detail).into());
-    }
+    };
+    let bought = id_param(&call.request, "plan", PlanCode::new)?;
     let world = &call.world;
     let app = world.settings.app_url.as_ref();
     let app = app.ok_or_else(|| Fault::not_configured("APP_URL"))?;
@@ -344,12 +347,32 @@ pub async fn billing_return(call: Call) -> Answer {
         let named = id_param(&call.request, "account", AccountId::new)?;
         named.ok_or_else(|| Problem::field("account", "It is required."))?
     };
-    if let Err(fault) = sync(world, &id, Cause::Checkout).await {
+    let cause = Cause::Checkout { names: bought };
+    if let Err(fault) = sync(world, &id, cause).await {
         let fields = json!({"request_id": call.request_id, "account": id.as_str(),
             "cause": fault.to_string()});
         world.log.line("warn", "billing_return.not_synced", fields);
     }
     Ok(Response::see_other(&format!("{app}{to}")))
+}
+
+/// What does not stand in a URL as it is.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// A path that leads nowhere but into the app, as it may stand in a header.
+fn app_path(to: &str) -> Option<String> {
+    let leads_in = to.starts_with('/') && !to.starts_with("//") && !to.contains('\\');
+    let is_plain = leads_in && !to.chars().any(char::is_control);
+    is_plain.then(|| utf8_percent_encode(to, ESCAPED).to_string())
 }
 
 /// An account as it is answered everywhere.

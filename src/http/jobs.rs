@@ -343,11 +343,12 @@ fn amounts(
     let mut amounts = BTreeMap::new();
     for (name, value) in map {
         let place = format!("{field}.{name}");
+        let unlisted = format!("There is no feature {name}.");
         let feature = FeatureName::new(name)
             .filter(|feature| settings.feature(feature).is_some())
-            .ok_or_else(|| Problem::field(&place, "There is no such feature."))?;
+            .ok_or_else(|| Problem::field("feature", unlisted))?;
         if gated {
-            check_gated(settings, &feature, &place)?;
+            check_gated(settings, &feature, "feature")?;
         }
         let units = whole_number(&value)
             .filter(|units| (min..=SAFE_MAX).contains(units))

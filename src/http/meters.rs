@@ -6,6 +6,7 @@ use super::app::Call;
 use super::body::Fields;
 use super::list::{Page, id_param};
 use super::reply::{Answer, Failure, Problem, Response};
+use crate::accounts::store;
 use crate::fault::Fault;
 use crate::ledger::carry::{self, By};
 use crate::ledger::closing::{self, CloseRefused, Item, MOVED_END_AHEAD_MINUTES};
@@ -26,7 +27,9 @@ pub async fn list_meters(call: Call) -> Answer {
     let page = Page::of(&call.request)?;
     let account = call.account.as_ref().map(|account| &account.account_id);
     let (ledger, now) = (&*call.world.ledger, call.now);
-    let rows = meters::list(ledger, account, page.after_or_first(), page.rows(), now).await?;
+    let hidden = store::demo_ids(&call.world).await?;
+    let (after, rows) = (page.after_or_first(), page.rows());
+    let rows = meters::list(ledger, account, &hidden, after, rows, now).await?;
     Ok(page.answer(rows, meters::Row::place, meters::Row::view))
 }
 
@@ -48,7 +51,8 @@ pub async fn list_evidence(call: Call) -> Answer {
         .map(|text| text.parse().map_err(|_| wrong()))
         .transpose()?;
     let ledger = &*call.world.ledger;
-    let rows = evidence::list(ledger, &filter, before, page.rows()).await?;
+    let hidden = store::demo_ids(&call.world).await?;
+    let rows = evidence::list(ledger, &filter, &hidden, before, page.rows()).await?;
     let items = rows
         .iter()
         .map(|row| Ok((row.int("number")?.to_string(), evidence::view(row)?)))
@@ -69,7 +73,8 @@ pub async fn list_review(call: Call) -> Answer {
     };
     let ledger = &*call.world.ledger;
     let after = page.after.as_deref();
-    let items = closing::list(ledger, account, kind, after, page.rows()).await?;
+    let hidden = store::demo_ids(&call.world).await?;
+    let items = closing::list(ledger, account, &hidden, kind, after, page.rows()).await?;
     Ok(page.answer(items, |item| item.review_id.clone(), view))
 }
 

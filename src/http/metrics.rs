@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use crate::fault::Fault;
+use crate::params;
 use crate::ports::{Db, Statement};
 use crate::world::World;
 
@@ -102,13 +103,14 @@ async fn gauges(world: &Rc<World>) -> Result<Vec<(String, i64)>, Fault> {
     let mut all = crate::accounts::store::gauges(&*world.db).await?;
     all.extend(crate::cron::gauges(world).await?);
     let (ledger, now) = (&*world.ledger, world.now());
-    all.extend(crate::ledger::marks::gauges(ledger, now).await?);
+    let hidden = crate::accounts::store::demo_ids(world).await?;
+    all.extend(crate::ledger::marks::gauges(ledger, &hidden, now).await?);
     all.extend(crate::ledger::stream::gauges(ledger, now).await?);
     all.extend(crate::inbox::listing::gauges(world).await?);
     all.extend(events_by_type(&*world.db).await?);
     all.push((
         "counterfoil_review_open".to_owned(),
-        open_reviews(ledger).await?,
+        open_reviews(ledger, &hidden).await?,
     ));
     if let Some(bytes) = wasm_memory_bytes() {
         all.push(("counterfoil_wasm_memory_bytes".to_owned(), bytes));
@@ -137,9 +139,10 @@ fn label(text: &str) -> String {
         .replace('\n', "\\n")
 }
 
-async fn open_reviews(ledger: &dyn Db) -> Result<i64, Fault> {
-    let sql = "select count(*) as open from review where closed_at_ms is null";
-    let rows = ledger.query(Statement::new(sql, vec![])).await?;
+async fn open_reviews(ledger: &dyn Db, hidden: &str) -> Result<i64, Fault> {
+    let sql = "select count(*) as open from review where closed_at_ms is null \
+        and (account_id is null or account_id not in (select value from json_each(?1)))";
+    let rows = ledger.query(Statement::new(sql, params![hidden])).await?;
     rows.first().map_or(Ok(0), |row| row.int("open"))
 }
 

@@ -6,7 +6,8 @@ use super::reply::{Answer, Failure, Response};
 use crate::accounts::{Account, store};
 use crate::fault::Fault;
 use crate::pages::{self, AccountLine, Counts, Overview};
-use crate::ports::{Db, Row, Statement};
+use crate::params;
+use crate::ports::{Db, Row, Statement, Value};
 use crate::units::Millis;
 use crate::world::World;
 
@@ -34,13 +35,16 @@ async fn load(world: &World, page: &Page, now: Millis) -> Result<Overview, Failu
          where a.demo = 0) as links, \
          (select count(*) from account where payment = 'overdue' and demo = 0) as overdue, \
          (select count(*) from alert where next_at_ms is not null) as alerts",
+        vec![],
     )
     .await?;
+    let hidden = store::demo_ids(world).await?;
     let ledgers = one(
         ledger,
-        "select (select count(*) from review where closed_at_ms is null) as review, \
-         (select count(*) from feed where due_at_ms is not null) as busy, \
-         (select count(*) from counter where version > told) as marked",
+        "select (select count(*) from review where closed_at_ms is null and (account_id is null \
+         or account_id not in (select value from json_each(?1)))) as review, \
+         (select count(*) from feed where due_at_ms is not null) as busy",
+        params![hidden.as_str()],
     )
     .await?;
     let count = |row: &Row, label, name, href, watch| {
@@ -68,7 +72,7 @@ async fn load(world: &World, page: &Page, now: Millis) -> Result<Overview, Failu
     ];
     Ok(Overview {
         counts,
-        features: features(ledger).await?,
+        features: features(ledger, &hidden).await?,
         events: events(db).await?,
         runs: runs(db).await?,
         accounts: accounts.iter().map(|account| line(account, now)).collect(),
@@ -77,17 +81,18 @@ async fn load(world: &World, page: &Page, now: Millis) -> Result<Overview, Failu
     })
 }
 
-async fn one(db: &dyn Db, sql: &str) -> Result<Row, Fault> {
-    let rows = db.query(Statement::new(sql, vec![])).await?;
+async fn one(db: &dyn Db, sql: &str, params: Vec<Value>) -> Result<Row, Fault> {
+    let rows = db.query(Statement::new(sql, params)).await?;
     rows.into_iter()
         .next()
         .ok_or_else(|| Fault::unreadable("count", "no row"))
 }
 
-async fn features(ledger: &dyn Db) -> Result<Vec<(String, i64, i64)>, Fault> {
+async fn features(ledger: &dyn Db, hidden: &str) -> Result<Vec<(String, i64, i64)>, Fault> {
     let sql = "select feature, sum(total) as total, sum(version > told) as marked \
-        from counter group by feature order by feature";
-    let rows = ledger.query(Statement::new(sql, vec![])).await?;
+        from counter where account_id not in (select value from json_each(?1)) \
+        group by feature order by feature";
+    let rows = ledger.query(Statement::new(sql, params![hidden])).await?;
     rows.iter()
         .map(|row| {
             let feature = row.text("feature")?.to_owned();

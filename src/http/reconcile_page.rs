@@ -4,6 +4,7 @@ use super::app::Call;
 use super::list::Page;
 use super::pages::html;
 use super::reply::Answer;
+use crate::accounts::store;
 use crate::fault::Fault;
 use crate::ledger::closing::{self, Item};
 use crate::ledger::evidence::{self, Filter};
@@ -19,14 +20,16 @@ pub async fn reconcile_page(call: Call) -> Answer {
     let page = Page::of(&call.request)?;
     let account = call.request.query_param("account").and_then(AccountId::new);
     let (ledger, id) = (&*call.world.ledger, account.as_ref());
-    let rows = meters::list(ledger, id, page.after_or_first(), page.rows(), call.now).await?;
+    let hidden = store::demo_ids(&call.world).await?;
+    let (after, rows) = (page.after_or_first(), page.rows());
+    let rows = meters::list(ledger, id, &hidden, after, rows, call.now).await?;
     let (rows, next) = page.cut(rows, meters::Row::place);
     let filter = Filter {
         account: account.clone(),
         ..Filter::default()
     };
-    let evidence = evidence::list(ledger, &filter, None, page.limit).await?;
-    let reviews = closing::list(ledger, id, None, None, page.limit).await?;
+    let evidence = evidence::list(ledger, &filter, &hidden, None, page.limit).await?;
+    let reviews = closing::list(ledger, id, &hidden, None, None, page.limit).await?;
     let account = account.map(|id| id.to_string());
     let mut more = Vec::new();
     if let Some(next) = next {

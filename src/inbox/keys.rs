@@ -1,10 +1,11 @@
 //! The provider's signing keys: by exact name, from the configured tenant only, remembered in the
 //! isolate and in DB.
 //!
-//! A set is used for ten minutes, and for up to a day while no newer one can be had. A delivery that
-//! does not verify under the set at hand forces a fetch, at most once in 30 seconds by everybody
-//! together, whatever strangers send. A name that a set of that age does not have is nobody's
-//! (401); where the fetch failed, nothing is known (503). Either way the sender tries again.
+//! A set is used for ten minutes, and for up to a day while no newer one can be had. A delivery
+//! that does not verify under the set at hand forces a fetch, at most once in 30 seconds by
+//! everybody together, whatever strangers send. A name that a set of that age does not have is
+//! nobody's (401); where the fetch failed, nothing is known (503). Either way the sender tries
+//! again.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

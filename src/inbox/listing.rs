@@ -1,8 +1,11 @@
 //! Events as they are answered and shown, and the numbers for `/metrics`.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value as Json, json};
 
 use crate::fault::Fault;
+use crate::limits::PAYLOAD_LISTED_BYTES_MAX;
 use crate::moment::format;
 use crate::params;
 use crate::ports::{Db, Row, Statement};
@@ -225,6 +228,24 @@ async fn add_receipts(db: &dyn Db, events: &mut [EventView]) -> Result<(), Fault
         }
     }
     Ok(())
+}
+
+/// The payloads of these events, while they are kept and not too long for a list.
+pub async fn payloads(
+    db: &dyn Db,
+    events: &[EventView],
+) -> Result<BTreeMap<String, String>, Fault> {
+    let ids: Vec<&str> = events.iter().map(|event| event.id.as_str()).collect();
+    let rows = db
+        .query(Statement::new(
+            "select id, body from event where id in (select value from json_each(?1)) \
+             and length(body) <= ?2",
+            params![json!(ids).to_string(), PAYLOAD_LISTED_BYTES_MAX],
+        ))
+        .await?;
+    rows.iter()
+        .map(|row| Ok((row.text("id")?.to_owned(), row.text("body")?.to_owned())))
+        .collect()
 }
 
 /// One event, its runs, and its body while that is kept.

@@ -5,15 +5,15 @@ use serde_json::json;
 use crate::accounts::audit;
 use crate::fault::Fault;
 use crate::params;
-use crate::ports::Statement;
+use crate::ports::{Statement, Value};
 use crate::units::{AccountId, Millis};
 use crate::world::World;
 
 /// All but an event that is being applied right now: claimed, under a lease that still runs at
 /// `?2`. What only waits, for its time or for an account, may be taken up at once.
 const NOT_IN_WORK: &str = "not (e.status = 'processing' and coalesce(e.next_at_ms > ?2, 0))";
-/// Events that one bulk replay queues at most; the same call goes on with the rest.
-const REPLAYED_MAX: i64 = 1000;
+/// Lanes that a bulk replay wakes itself; cron wakes the others, as whatever is due.
+const LANES_WOKEN_MAX: i64 = 200;
 
 /// Why an event was not put back or skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,26 +119,31 @@ pub struct Bulk {
     pub until: Option<Millis>,
 }
 
-/// Puts many events back; gives how many, and their lanes.
+/// Puts many events back, all in one statement, so that none of them is queued twice; gives how
+/// many, and lanes to wake.
 pub async fn replay_many(
     world: &World,
     bulk: &Bulk,
     actor: &str,
 ) -> Result<(i64, Vec<String>), Fault> {
     let now = world.now();
-    let back = Statement::new(
+    let chosen = "status = ?1 and (?2 is null or type = ?2) \
+        and (?3 is null or received_at_ms >= ?3) and (?4 is null or received_at_ms < ?4)";
+    let among = |sql: &str, more: Option<Value>| {
+        let (status, type_name) = (bulk.status.as_str(), bulk.type_name.as_deref());
+        let mut values = params![status, type_name, bulk.since, bulk.until];
+        values.extend(more);
+        Statement::new(sql.replace("{chosen}", chosen), values)
+    };
+    let count = among("select count(*) as n from event where {chosen}", None);
+    let lanes = among(
+        "select distinct lane from event where {chosen} order by lane limit cast(?5 as integer)",
+        Some(LANES_WOKEN_MAX.into()),
+    );
+    let back = among(
         "update event set status = 'received', attempts = 0, outages = 0, next_at_ms = ?5 \
-         where id in (select id from event where status = ?1 and (?2 is null or type = ?2) \
-         and (?3 is null or received_at_ms >= ?3) and (?4 is null or received_at_ms < ?4) \
-         order by id limit cast(?6 as integer)) returning lane",
-        params![
-            bulk.status.as_str(),
-            bulk.type_name.as_deref(),
-            bulk.since,
-            bulk.until,
-            now,
-            REPLAYED_MAX
-        ],
+         where {chosen}",
+        Some(now.into()),
     );
     let reason = json!({"status": bulk.status, "type": bulk.type_name,
         "since_ms": bulk.since.map(Millis::get), "until_ms": bulk.until.map(Millis::get)});
@@ -146,16 +151,13 @@ pub async fn replay_many(
     let reason = reason.to_string();
     let (action, target) = ("event.replay_many", bulk.status.as_str());
     let audited = audit::row(now, &audit_id, actor, action, target, None, Some(&reason));
-    let results = world.db.batch(vec![back, audited]).await?;
-    let rows = results.first().map(Vec::as_slice).unwrap_or_default();
-    let mut lanes = rows
-        .iter()
-        .map(|row| row.text("lane").map(str::to_owned))
-        .collect::<Result<Vec<_>, _>>()?;
-    let queued = i64::try_from(lanes.len()).unwrap_or(0);
-    lanes.sort();
-    lanes.dedup();
-    Ok((queued, lanes))
+    let results = world.db.batch(vec![count, lanes, back, audited]).await?;
+    let [counted, lanes, ..] = results.as_slice() else {
+        return Err(Fault::unavailable("replay events", "no answer"));
+    };
+    let queued = counted.first().map_or(Ok(0), |row| row.int("n"))?;
+    let lanes = lanes.iter().map(|row| row.text("lane").map(str::to_owned));
+    Ok((queued, lanes.collect::<Result<_, _>>()?))
 }
 
 /// Ends an event without effect, with a reason.

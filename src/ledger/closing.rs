@@ -73,10 +73,12 @@ pub async fn find(ledger: &dyn Db, review_id: &str) -> Result<Option<Item>, Faul
     rows.first().map(Item::of_row).transpose()
 }
 
-/// Open items, oldest first, after the item `after`.
+/// Open items, oldest first, after the item `after`. Where no account is asked for, those of the
+/// JSON list `hidden` are left out.
 pub async fn list(
     ledger: &dyn Db,
     account: Option<&AccountId>,
+    hidden: &str,
     kind: Option<ReviewKind>,
     after: Option<&str>,
     rows: i64,
@@ -84,6 +86,8 @@ pub async fn list(
     let sql = format!(
         "select {COLUMNS} from review r where closed_at_ms is null \
          and (?1 is null or account_id = ?1) and (?4 is null or kind = ?4) \
+         and (?1 is not null or account_id is null \
+           or account_id not in (select value from json_each(?5))) \
          and (?2 is null or exists (select 1 from review a where a.review_id = ?2 \
            and (r.opened_at_ms > a.opened_at_ms \
              or (r.opened_at_ms = a.opened_at_ms and r.review_id > a.review_id)))) \
@@ -93,7 +97,8 @@ pub async fn list(
         account.map(AccountId::as_str),
         after,
         rows,
-        kind.map(ReviewKind::name)
+        kind.map(ReviewKind::name),
+        hidden
     ];
     let rows = ledger.query(Statement::new(sql, params)).await?;
     rows.iter().map(Item::of_row).collect()

@@ -108,23 +108,27 @@ pub struct Filter {
     pub cycle: Option<CycleName>,
 }
 
-/// Newest first, from before the row of the number `before`.
+/// Newest first, from before the row of the number `before`. Where no account is asked for, those
+/// of the JSON list `hidden` are left out.
 pub async fn list(
     ledger: &dyn Db,
     filter: &Filter,
+    hidden: &str,
     before: Option<i64>,
     rows: i64,
 ) -> Result<Vec<Row>, Fault> {
     let sql = "select * from evidence where (?1 is null or account_id = ?1) \
         and (?2 is null or feature = ?2) and (?3 is null or cycle = ?3) \
         and (?4 is null or number < ?4) \
+        and (?1 is not null or account_id not in (select value from json_each(?6))) \
         order by number desc limit cast(?5 as integer)";
     let params = params![
         filter.account.as_ref().map(AccountId::as_str),
         filter.feature.as_ref().map(FeatureName::as_str),
         filter.cycle.as_ref().map(CycleName::as_str),
         before,
-        rows
+        rows,
+        hidden
     ];
     ledger.query(Statement::new(sql, params)).await
 }

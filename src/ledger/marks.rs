@@ -167,11 +167,19 @@ fn replaced(rows: &[Row], agreed: &[Agreed]) -> Result<Vec<Note>, Fault> {
     Ok(notes)
 }
 
-/// For `/metrics`: how many pairs are marked, and for how long the longest untried has been so.
-pub async fn gauges(ledger: &dyn Db, now: Millis) -> Result<Vec<(String, i64)>, Fault> {
+/// For `/metrics`: how many pairs are marked, without those of the accounts in the JSON list
+/// `hidden`.
+pub async fn gauges(
+    ledger: &dyn Db,
+    hidden: &str,
+    now: Millis,
+) -> Result<Vec<(String, i64)>, Fault> {
     let sql = "select count(*) as waiting from counter \
-        where version > told and (ends_at_ms is null or ends_at_ms > ?1)";
-    let rows = ledger.query(Statement::new(sql, params![now])).await?;
+        where version > told and (ends_at_ms is null or ends_at_ms > ?1) \
+        and account_id not in (select value from json_each(?2))";
+    let rows = ledger
+        .query(Statement::new(sql, params![now, hidden]))
+        .await?;
     let Some(row) = rows.first() else {
         return Ok(Vec::new());
     };

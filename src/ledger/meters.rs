@@ -23,10 +23,12 @@ pub struct Row {
     pub meter: Option<Meter>,
 }
 
-/// In the order of account, feature, cycle and meter, after the place `after`.
+/// In the order of account, feature, cycle and meter, after the place `after`. Where no account is
+/// asked for, those of the JSON list `hidden` are left out.
 pub async fn list(
     ledger: &dyn Db,
     account: Option<&AccountId>,
+    hidden: &str,
     after: &str,
     rows: i64,
     now: Millis,
@@ -43,6 +45,7 @@ pub async fn list(
          from counter c left join meter m on m.account_id = c.account_id \
          and m.feature = c.feature and m.cycle = c.cycle \
          where (?1 is null or c.account_id = ?1) \
+         and (?1 is not null or c.account_id not in (select value from json_each(?8))) \
          and (c.account_id, c.feature, c.cycle, coalesce(m.number, 0)) \
            > (?2, ?3, ?4, cast(?5 as integer)) \
          order by c.account_id, c.feature, c.cycle, m.number limit cast(?7 as integer)"
@@ -55,7 +58,8 @@ pub async fn list(
         cycle,
         number,
         now,
-        rows
+        rows,
+        hidden
     ];
     let rows = ledger.query(Statement::new(sql, params)).await?;
     rows.iter().map(of_row).collect()

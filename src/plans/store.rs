@@ -251,6 +251,24 @@ pub fn ask_again_row(account_id: &AccountId, followups: i64, at: Option<Millis>)
     )
 }
 
+/// The plan that is waited for, while the provider could not be read.
+pub fn wanted_row(
+    account_id: &AccountId,
+    wanted: Option<&PlanCode>,
+    wanted_at: Option<EventTime>,
+) -> Statement {
+    Statement::new(
+        "update plan_state set wanted_plan = ?2, wanted_ms = ?3, wanted_nanos = ?4 \
+         where account_id = ?1",
+        params![
+            account_id.as_str(),
+            wanted.map(PlanCode::as_str),
+            wanted_at.map(|time| time.at),
+            wanted_at.map_or(0, |time| time.nanos)
+        ],
+    )
+}
+
 /// The payment state of an account, and the event that set it.
 pub fn payment_rows(
     account_id: &AccountId,

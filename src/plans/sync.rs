@@ -30,7 +30,10 @@ pub enum Cause {
     /// The route or the button.
     Asked,
     /// The customer came back from checkout.
-    Checkout,
+    Checkout {
+        /// The plan that was bought there, where that is told.
+        names: Option<PlanCode>,
+    },
     /// An earlier read was unfinished.
     FollowUp,
     /// The nightly reconcile.
@@ -174,7 +177,7 @@ pub async fn sync(
 /// Whether limits may have changed although plan and agreement did not.
 const fn rings(cause: &Cause) -> bool {
     match cause {
-        Cause::Asked | Cause::Checkout | Cause::Event { .. } => true,
+        Cause::Asked | Cause::Checkout { .. } | Cause::Event { .. } => true,
         Cause::FollowUp | Cause::Nightly => false,
     }
 }
@@ -209,15 +212,20 @@ fn synced(before: &Known, outcome: &Outcome, since: Millis) -> Synced {
 /// Remembers that a read is owed, where its caller does not come again by itself.
 async fn owe_read(world: &World, known: &Known, cause: &Cause, began: Millis) -> Result<(), Fault> {
     let made = match cause {
-        Cause::Checkout => 0,
+        Cause::Checkout { .. } => 0,
         Cause::FollowUp => known.followups.saturating_add(1),
         Cause::Asked | Cause::Nightly | Cause::Event { .. } => return Ok(()),
     };
     let steps = &world.settings.resync_seconds;
     let wait = rules::follow_up(Some(Unfinished::Unreadable), made, steps);
     let at = wait.map(|seconds| began.after(seconds.saturating_mul(1000)));
-    let row = store::ask_again_row(&known.account.account_id, made, at);
-    world.db.query(row).await.map(|_| ())
+    let account_id = &known.account.account_id;
+    let mut rows = vec![store::ask_again_row(account_id, made, at)];
+    if matches!(cause, Cause::Checkout { names: Some(_) }) {
+        let (wanted, wanted_at) = wanted_of(known, cause, began);
+        rows.push(store::wanted_row(account_id, wanted.as_ref(), wanted_at));
+    }
+    world.db.batch(rows).await.map(|_| ())
 }
 
 /// A decision with the statements that store it, all guarded by the ticket.
@@ -234,11 +242,12 @@ pub struct Prepared {
 
 /// Decides from a complete read and what is stored now.
 pub fn prepare(settings: &Settings, mut known: Known, read: &Read, cause: &Cause) -> Prepared {
-    let (wanted, wanted_at) = wanted_of(&known, cause);
+    let (wanted, wanted_at) = wanted_of(&known, cause, read.began);
     known.stored.wanted = wanted;
     let list = &read.found.agreements;
     let mut outcome = rules::decide(&known.stored, list, &settings.free_plan, read.began);
-    if *cause == Cause::Checkout && outcome.unfinished.is_none() && !outcome.changed {
+    let bought_something = matches!(cause, Cause::Checkout { names: None });
+    if bought_something && outcome.unfinished.is_none() && !outcome.changed {
         outcome.unfinished = Some(Unfinished::OtherPlan);
     }
     let since = since_of(&known, &outcome, read, cause);
@@ -283,19 +292,26 @@ pub fn prepare(settings: &Settings, mut known: Known, read: &Read, cause: &Cause
     }
 }
 
-/// The plan that is waited for: the one that the newest event names.
-fn wanted_of(known: &Known, cause: &Cause) -> (Option<PlanCode>, Option<EventTime>) {
+/// The plan that is waited for: the one that the newest event, or the checkout, names.
+fn wanted_of(known: &Known, cause: &Cause, began: Millis) -> (Option<PlanCode>, Option<EventTime>) {
     let stored = (known.stored.wanted.clone(), known.wanted_at);
-    match cause {
-        Cause::Event {
-            at,
-            names: Some(plan),
-        } if at.is_none() || *at >= known.wanted_at => {
-            (Some(plan.clone()), rules::newest(*at, known.wanted_at))
+    let (at, names) = match cause {
+        Cause::Event { at, names } => (*at, names),
+        Cause::Checkout { names } => (Some(read_time(began)), names),
+        Cause::Asked | Cause::FollowUp | Cause::Nightly => return stored,
+    };
+    match names {
+        Some(plan) if at.is_none() || at >= known.wanted_at => {
+            (Some(plan.clone()), rules::newest(at, known.wanted_at))
         }
-        Cause::Event { .. } | Cause::Asked | Cause::Checkout | Cause::FollowUp | Cause::Nightly => {
-            stored
-        }
+        Some(_) | None => stored,
+    }
+}
+
+const fn read_time(began: Millis) -> EventTime {
+    EventTime {
+        at: began,
+        nanos: 0,
     }
 }
 
@@ -304,7 +320,7 @@ fn since_of(known: &Known, outcome: &Outcome, read: &Read, cause: &Cause) -> Mil
         Cause::Event { at: Some(time), .. } => time.at.min(read.began),
         Cause::Event { at: None, .. }
         | Cause::Asked
-        | Cause::Checkout
+        | Cause::Checkout { .. }
         | Cause::FollowUp
         | Cause::Nightly => read.began,
     };
@@ -344,20 +360,16 @@ fn state_after(
 ) -> State {
     let made = match cause {
         Cause::FollowUp => known.followups.saturating_add(1),
-        Cause::Asked | Cause::Checkout | Cause::Nightly | Cause::Event { .. } => 0,
+        Cause::Asked | Cause::Checkout { .. } | Cause::Nightly | Cause::Event { .. } => 0,
     };
     let wait = rules::follow_up(outcome.unfinished, made, &settings.resync_seconds);
-    let read_time = EventTime {
-        at: read.began,
-        nanos: 0,
-    };
     let told = match cause {
         Cause::Event { at: Some(at), .. } => *at,
         Cause::Event { at: None, .. }
         | Cause::Asked
-        | Cause::Checkout
+        | Cause::Checkout { .. }
         | Cause::FollowUp
-        | Cause::Nightly => read_time,
+        | Cause::Nightly => read_time(read.began),
     };
     let waits_for_plan = outcome.unfinished == Some(Unfinished::OtherPlan) && wait.is_some();
     State {

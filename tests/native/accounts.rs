@@ -511,9 +511,28 @@ fn the_return_from_checkout_leads_to_the_app_only() {
         "/\\evil.test",
         "done",
         "/a%0d%0ab",
+        "/done&plan=no%20plan",
     ] {
         assert_eq!(back(&machine, bad).status, 422, "{bad}");
     }
+    // What may not stand in a header is escaped, and what was escaped stays so.
+    let answer = back(&machine, "/gr%C3%B6%C3%9Fe%20a%2520b");
+    let there = "https://app.example.com/gr%C3%B6%C3%9Fe%20a%20b";
+    assert_eq!(answer.header("location"), Some(there));
+    let without = Machine::new(&[]).expect("it starts");
+    let key = make(&without, &json!({"id": "a"})).1["api_key"].clone();
+    let mut form = request("POST", "/signin", "", &json!({"token": key}));
+    form.headers
+        .push(("origin".to_owned(), "http://localhost:8787".to_owned()));
+    let signed = without.handle(form);
+    let cookie = signed.header("set-cookie").expect("a cookie").to_owned();
+    let mut asked = request("GET", "/billing/return?to=/done", "", &NONE);
+    asked.headers.push(("cookie".to_owned(), cookie));
+    let answer = without.handle(asked);
+    assert_eq!(
+        (answer.status, answer.header("retry-after")),
+        (503, Some("1"))
+    );
 }
 
 #[test]

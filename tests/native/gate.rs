@@ -541,17 +541,17 @@ fn a_job_settled_by_hand_is_in_the_audit_once() {
     desk.seconds(5);
     settle(&by_hand, &json!({"used": 9, "reason": "again"}));
     settle(&by_hand, &json!({"used": 9, "reason": "and again"}));
-    assert_eq!(audited(), [first.clone()]);
+    assert_eq!(audited(), std::slice::from_ref(&first));
     // What its owner settled, an operator does not.
     let owned = desk.job("owned", 10);
     desk.settle(&owned, &json!({"used": 1}));
     settle(&owned, &json!({"reason": "to be sure"}));
-    assert_eq!(audited(), [first.clone()]);
+    assert_eq!(audited(), std::slice::from_ref(&first));
     // Late use that a person reports is theirs.
     let silent = desk.job("silent", 10);
     desk.seconds(121);
     settle(&silent, &json!({"reason": "nothing was used"}));
-    assert_eq!(audited(), [first.clone()]);
+    assert_eq!(audited(), std::slice::from_ref(&first));
     settle(
         &silent,
         &json!({"used": 3, "reason": "from the worker's log"}),

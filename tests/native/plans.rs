@@ -262,3 +262,136 @@ fn a_failed_payment_is_overdue_changes_no_plan_and_a_later_success_clears_it() {
     desk.post(early.as_bytes(), "w");
     assert_eq!(payment(&desk), "ok");
 }
+
+/// Back from checkout as the operator, for account `a`; `more` follows in the query.
+fn return_from_checkout(desk: &Desk, more: &str) {
+    use counterfoil::http::request::Body;
+    use counterfoil::native::machine::request;
+    let mut form = request("POST", "/signin", "", &Json::Null);
+    form.body = Body::Whole(b"dev=1".to_vec());
+    form.headers
+        .push(("origin".to_owned(), "http://localhost:8787".to_owned()));
+    let signed = desk.machine.handle(form);
+    let cookie = signed.header("set-cookie").expect("a cookie").to_owned();
+    let target = format!("/billing/return?to=/done&account=a{more}");
+    let mut asked = request("GET", &target, "", &Json::Null);
+    asked.headers.push(("cookie".to_owned(), cookie));
+    let answer = desk.machine.handle(asked);
+    let there = Some("https://app.example.com/done");
+    assert_eq!((answer.status, answer.header("location")), (303, there));
+}
+
+fn checkout_desk() -> Desk {
+    let desk = Desk::new(&[("APP_URL", "https://app.example.com")]);
+    desk.account("a");
+    desk.machine.advance(1000);
+    desk
+}
+
+/// How often the stand-in was asked for agreements.
+fn plan_reads(desk: &Desk) -> usize {
+    let calls = desk.ok("GET", "/standin/calls?limit=500", &Json::Null);
+    let calls = calls["items"].as_array().expect("a list").clone();
+    calls
+        .iter()
+        .filter(|call| call["operation"] == "plan")
+        .count()
+}
+
+#[test]
+fn back_from_checkout_the_plan_is_there_before_the_redirect() {
+    let desk = checkout_desk();
+    desk.customer("customer_a", &json!({"plan": "pro"}));
+    return_from_checkout(&desk, "&plan=pro");
+    assert_eq!(desk.plan("a"), ("pro".to_owned(), 500));
+    // It is as the checkout named it: nobody asks again.
+    let reads = plan_reads(&desk);
+    desk.minutes(10);
+    assert_eq!(plan_reads(&desk), reads);
+    return_from_checkout(&desk, "&plan=pro");
+    desk.minutes(10);
+    assert_eq!(plan_reads(&desk), reads + 1);
+}
+
+#[test]
+fn a_plan_that_the_checkout_named_is_asked_for_again_after_30_s_and_5_min_and_then_the_word_stands()
+{
+    let desk = checkout_desk();
+    return_from_checkout(&desk, "&plan=pro");
+    assert_eq!(desk.plan("a").0, "free");
+    let reads = plan_reads(&desk);
+    desk.machine.advance(29_000);
+    desk.watchdog();
+    assert_eq!(plan_reads(&desk), reads);
+    desk.machine.advance(1000);
+    desk.watchdog();
+    assert_eq!(plan_reads(&desk), reads + 1);
+    desk.machine.advance(299_000);
+    desk.watchdog();
+    assert_eq!(plan_reads(&desk), reads + 1);
+    desk.machine.advance(1000);
+    desk.watchdog();
+    assert_eq!(plan_reads(&desk), reads + 2);
+    desk.minutes(30);
+    assert_eq!(plan_reads(&desk), reads + 2);
+    assert_eq!(desk.plan("a").0, "free");
+    let waits = "select count(*) as n from plan_state where wanted_plan is not null";
+    assert_eq!(desk.count(waits), 0);
+}
+
+#[test]
+fn whoever_paid_while_the_provider_was_down_and_then_lagged_is_on_the_plan_within_minutes() {
+    let desk = checkout_desk();
+    desk.fault("plan", "error");
+    return_from_checkout(&desk, "&plan=pro");
+    desk.fault("plan", "ok");
+    // The first read that succeeds is older than what was bought.
+    desk.minutes(1);
+    assert_eq!(desk.plan("a").0, "free");
+    desk.customer("customer_a", &json!({"plan": "pro"}));
+    desk.minutes(6);
+    assert_eq!(desk.plan("a"), ("pro".to_owned(), 500));
+}
+
+#[test]
+fn back_from_checkout_without_a_word_of_what_was_bought_a_plan_that_is_as_before_is_asked_again() {
+    let desk = checkout_desk();
+    return_from_checkout(&desk, "");
+    desk.customer("customer_a", &json!({"plan": "pro"}));
+    assert_eq!(desk.plan("a").0, "free");
+    desk.minutes(1);
+    assert_eq!(desk.plan("a"), ("pro".to_owned(), 500));
+}
+
+#[test]
+fn an_event_of_before_the_checkout_does_not_change_what_is_waited_for() {
+    let desk = checkout_desk();
+    let older = desk.sign(
+        "customer.plan_changed",
+        "a",
+        &json!({"data": {"plan": {"key": "free"}}}),
+    );
+    desk.machine.advance(1000);
+    return_from_checkout(&desk, "&plan=pro");
+    assert_eq!(desk.post(older.as_bytes(), "w").0, 200);
+    let wanted = "select wanted_plan from plan_state where account_id = 'a'";
+    assert_eq!(desk.sql(wanted)[0].opt_text("wanted_plan"), Ok(Some("pro")));
+    desk.customer("customer_a", &json!({"plan": "pro"}));
+    desk.minutes(6);
+    assert_eq!(desk.plan("a").0, "pro");
+}
+
+#[test]
+fn a_downgrade_inside_a_cycle_leaves_the_larger_grant_as_its_balance() {
+    let desk = desk();
+    desk.customer("customer_a", &json!({"plan": "pro"}));
+    desk.account("a");
+    desk.machine.advance(1000);
+    desk.customer("customer_a", &json!({"plan": "free"}));
+    let (_, synced) = desk.sync("a");
+    assert_eq!(
+        (&synced["plan"], &synced["source"]),
+        (&json!("free"), &json!("provider"))
+    );
+    assert_eq!(desk.plan("a"), ("free".to_owned(), 500));
+}

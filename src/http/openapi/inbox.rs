@@ -118,11 +118,20 @@ const OPERATIONS: &[Operation] = &[
         "Come back from the provider's checkout",
     )
     .details("For a signed-in account: reads the plan, then leads to APP_URL.")
-    .query(&[may(
-        "to",
-        Text,
-        "A path; begins with one `/`, holds no `\\`.",
-    )])
+    .query(&[
+        may("to", Text, "A path; begins with one `/`, holds no `\\`."),
+        may(
+            "plan",
+            Id,
+            "The plan that was bought: while the provider names another, it is asked again after \
+             30 s and 5 min.",
+        ),
+        may(
+            "account",
+            Id,
+            "Where the operator is signed in: whose plan is read.",
+        ),
+    ])
     .answers(&[empty(
         303,
         "To APP_URL and the path; to /signin without a session.",

@@ -66,7 +66,11 @@ pub async fn post(object: &Object, ask: &EventAsk) -> Result<Value, Fault> {
         }
     }
     owe(object)?;
-    Ok(json!({"jwt": jwt, "webhook_id": webhook_id, "event_id": event_id, "answers": answers}))
+    let mut signed = json!({"jwt": jwt, "webhook_id": webhook_id, "event_id": event_id});
+    if let (1.., Some(members)) = (ask.deliver, signed.as_object_mut()) {
+        members.insert("answers".to_owned(), json!(answers));
+    }
+    Ok(signed)
 }
 
 /// Makes every delivery whose time has come.
