@@ -292,12 +292,13 @@ pub fn note_read(pair: &Pair, number: i64, token: &str, read: Delta, now: Millis
     )
 }
 
-/// What was read without a claim, unless the meter was claimed since.
+/// What was read without a claim, unless the meter was claimed since. A lease that has lapsed hides
+/// nothing: its write was over long before this read.
 pub fn note_idle_read(pair: &Pair, meter: &Meter, read: Delta, now: Millis) -> Statement {
     Statement::new(
         "update meter set held = ?6, provider = ?6, read_at_ms = ?7 \
          where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 \
-         and claims = ?5 and token is null",
+         and claims = ?5 and (token is null or lease_until_ms <= ?7)",
         pair.params(meter.number, params![meter.claims, read, now]),
     )
 }
