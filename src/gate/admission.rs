@@ -154,6 +154,7 @@ fn insert(
         created_at: books.now,
         ended_at: None,
         outcome: None,
+        by_hand: None,
         holds: features
             .iter()
             .zip(asked)
