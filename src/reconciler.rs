@@ -119,7 +119,10 @@ impl Summary {
 /// Goes on with the pass; begins a new one where the last was done.
 pub async fn run(world: &Rc<World>, calls: &Calls, pass_name: PassName) -> Result<Summary, Fault> {
     let mut place = Place::load(world, pass_name).await?;
-    let run = Run::begin(world, pass_name == PassName::DryRun).await?;
+    let run = Run {
+        skips_demo: true,
+        ..Run::begin(world, pass_name == PassName::DryRun).await?
+    };
     if place.after.is_empty() {
         place.restored = run.restored;
     }
@@ -237,6 +240,8 @@ struct Run<'a> {
     restored: bool,
     shards_behind: i64,
     is_dry: bool,
+    /// Demonstrations are compared only where one is named.
+    skips_demo: bool,
     differs: RefCell<Vec<Evidence>>,
 }
 
@@ -254,6 +259,7 @@ impl<'a> Run<'a> {
             restored: standing.restored,
             shards_behind,
             is_dry,
+            skips_demo: false,
             differs: RefCell::default(),
         })
     }
@@ -280,7 +286,8 @@ impl<'a> Run<'a> {
         } else {
             feeds::hand_to_accounts(self.world, ids).await?
         };
-        let billed = billed::load(&*self.world.db, ids).await?;
+        let mut billed = billed::load(&*self.world.db, ids).await?;
+        billed.retain(|_, one| !(self.skips_demo && one.account.demo));
         let now = self.world.now();
         let current: Vec<Pair> = billed
             .values()
@@ -343,6 +350,7 @@ impl<'a> Run<'a> {
             world: self.world,
             pass: &self.pass,
             is_dry: self.is_dry,
+            is_demo: billed.account.demo,
             differs: &self.differs,
         };
         match comparer.pair(sum, billed, is_complete).await {

@@ -186,6 +186,8 @@ impl Run<'_> {
             .map(|subject| -> Later<'_, Tried> { Box::pin(self.one(subject)) })
             .collect();
         let tried = parallel::all(works, self.world.settings.meter_concurrency).await;
+        let is_demo = |id: &AccountId| billed.get(id).is_some_and(|one| one.account.demo);
+        self.count_all(tried.iter().filter(|one| !is_demo(&one.account_id)));
         self.end_page(&tried, summary).await?;
         Ok(!summary.done)
     }
@@ -235,22 +237,27 @@ impl Run<'_> {
         }
     }
 
-    async fn end_page(&self, tried: &[Tried], summary: &mut Summary) -> Result<(), Fault> {
+    /// For `/metrics`.
+    fn count_all<'t>(&self, tried: impl Iterator<Item = &'t Tried>) {
         for one in tried {
-            summary.tried += 1;
-            let outcome = one.outcome.as_ref().map(|written| written.outcome);
-            let result = match outcome {
+            let result = match one.outcome.as_ref().map(|written| written.outcome) {
                 Ok(Some(outcome)) => outcome.name(),
                 Ok(None) => "held",
                 Err(_) => "fault",
             };
-            match outcome {
+            self.pass
+                .count(&format!("counterfoil_reports_total{{result=\"{result}\"}}"));
+        }
+    }
+
+    async fn end_page(&self, tried: &[Tried], summary: &mut Summary) -> Result<(), Fault> {
+        for one in tried {
+            summary.tried += 1;
+            match one.outcome.as_ref().map(|written| written.outcome) {
                 Ok(Some(Outcome::Confirmed)) => summary.reported += 1,
                 Ok(None) => summary.held += 1,
                 Ok(Some(_)) | Err(_) => summary.failed += 1,
             }
-            let name = format!("counterfoil_reports_total{{result=\"{result}\"}}");
-            self.pass.count(&name);
         }
         let differ: BTreeSet<&str> = tried
             .iter()

@@ -11,7 +11,7 @@ use super::store::{self, HoldRow, JobRow, sum};
 use super::wire::{About, RefusalView};
 use crate::cycle::{Anchor, Cycle, cycle_at};
 use crate::fault::Fault;
-use crate::ledger::feed::Feed;
+use crate::ledger::feed::{DEMO, Feed};
 use crate::ledger::outbox::Booking;
 use crate::limits::PRUNE_JOBS_MAX;
 use crate::object::Object;
@@ -98,6 +98,9 @@ impl<'a> Books<'a> {
         };
         let now = object.now()?.max(account.last_now);
         let learned = about.is_some_and(|about| account::learn(&mut account, about));
+        if learned && account.demo {
+            object.set_meta(DEMO, "1")?;
+        }
         let anchors: Vec<Anchor> = match about.filter(|_| account.anchors.is_empty()) {
             Some(about) => about.anchors.iter().map(|a| a.anchor()).collect(),
             None => account.anchors.clone(),

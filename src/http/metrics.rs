@@ -105,7 +105,7 @@ async fn gauges(world: &Rc<World>) -> Result<Vec<(String, i64)>, Fault> {
     let (ledger, now) = (&*world.ledger, world.now());
     let hidden = crate::accounts::store::demo_ids(world).await?;
     all.extend(crate::ledger::marks::gauges(ledger, &hidden, now).await?);
-    all.extend(crate::ledger::stream::gauges(ledger, now).await?);
+    all.extend(crate::ledger::stream::gauges(ledger, &hidden, now).await?);
     all.extend(crate::inbox::listing::gauges(world).await?);
     all.extend(events_by_type(&*world.db).await?);
     all.push((

@@ -307,7 +307,12 @@ pub async fn gauges(world: &World) -> Result<Vec<(String, i64)>, Fault> {
          and coalesce(a.demo, 0) = 0",
         params![],
     );
-    let last = Statement::new("select max(at_ms) as at_ms from receipt", params![]);
+    let last = Statement::new(
+        "select r.at_ms as at_ms from receipt r join event e on e.id = r.id \
+         left join account a on a.customer_id = e.customer_id where coalesce(a.demo, 0) = 0 \
+         order by r.at_ms desc limit 1",
+        params![],
+    );
     let unsent = Statement::new(
         "select count(*) as n from alert where next_at_ms is not null",
         params![],

@@ -90,11 +90,13 @@ pub async fn has_earlier_life(db: &dyn Db, object: &str, epoch: &str) -> Result<
 }
 
 /// For `/metrics`: how many objects have a feed, how often one began a new epoch, and for how long
-/// the one that is longest overdue has been so.
-pub async fn gauges(db: &dyn Db, now: Millis) -> Result<Vec<(String, i64)>, Fault> {
+/// the one that is longest overdue has been so; without those of the accounts of the JSON list
+/// `hidden`.
+pub async fn gauges(db: &dyn Db, hidden: &str, now: Millis) -> Result<Vec<(String, i64)>, Fault> {
     let sql = "select count(*) as feeds, count(distinct object) as objects, \
-        min(case when due_at_ms <= ?1 then due_at_ms end) as overdue from feed";
-    let found = db.query(Statement::new(sql, params![now])).await?;
+        min(case when due_at_ms <= ?1 then due_at_ms end) as overdue from feed \
+        where object not in (select 'account/' || value from json_each(?2))";
+    let found = db.query(Statement::new(sql, params![now, hidden])).await?;
     let Some(row) = found.first() else {
         return Ok(Vec::new());
     };

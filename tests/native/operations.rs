@@ -135,25 +135,86 @@ fn every_number_that_the_contract_promises_is_told_and_counts() {
     );
 }
 
+/// Both demonstrations, and an account of a customer that owes nothing to them.
 #[test]
-fn a_demonstration_is_left_out_of_lists_and_metrics() {
+fn a_demonstration_is_left_out_of_lists_and_metrics_unless_it_is_named() {
     let machine = Machine::new(&[]).expect("it starts");
-    let mut asked = request("POST", "/app/lab/run", OPERATOR, &json!({}));
-    let origin = ("origin".to_owned(), "http://localhost:8787".to_owned());
-    asked.headers.push(origin);
-    let answer = machine.handle(asked);
-    assert!(answer.status < 400, "{}", answer.status);
-    let sql = "select account_id from account where demo = 1";
+    let before = samples(&machine);
+    for path in ["/app/lab/run", "/app/engine-room/run"] {
+        let mut asked = request("POST", path, OPERATOR, &json!({}));
+        let origin = ("origin".to_owned(), "http://localhost:8787".to_owned());
+        asked.headers.push(origin);
+        let answer = machine.handle(asked);
+        assert!(answer.status < 400, "{path}: {}", answer.status);
+    }
+    let sql = "select account_id from account where demo = 1 order by name";
     let made = block_on(Db::query(&machine.control, Statement::new(sql, vec![])));
-    assert_eq!(made.expect("it runs").len(), 1, "the Lab has its account");
-    machine.advance(5 * MINUTE);
-    let told = samples(&machine);
-    assert_eq!(told["counterfoil_accounts"], 0);
-    assert_eq!(told["counterfoil_holds_total"], 0, "{told:#?}");
-    let accounts = machine
-        .call("GET", "/v1/accounts", OPERATOR, &Value::Null)
-        .1;
-    assert_eq!(accounts["items"], json!([]));
+    let made = made.expect("it runs");
+    let made: Vec<&str> = made
+        .iter()
+        .map(|row| row.text("account_id").unwrap())
+        .collect();
+    assert_eq!(made.len(), 2);
+    // The Lab's jobs end, their usage reaches the ledger and the meters.
+    for _ in 0..5 {
+        machine.advance(5 * MINUTE);
+        block_on(counterfoil::cron::tick(&machine.world()));
+    }
+    let sql = "select account_id from counter where told = version and total > 0";
+    let told = block_on(Db::query(&machine.ledger, Statement::new(sql, vec![])));
+    assert_eq!(
+        told.expect("it runs").len(),
+        1,
+        "the Lab's usage was reported"
+    );
+    let call = |method: &str, path: &str| {
+        let (status, body) = machine.call(method, path, OPERATOR, &Value::Null);
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    };
+    let run = call("POST", "/v1/run/reconciler");
+    assert_eq!(run["checked"], 0, "{run}");
+    // Something that a person would look at.
+    let sql = format!(
+        "insert into review (review_id, kind, account_id, numbers, opened_at_ms) \
+         values ('rev_demo', 'late_use', '{}', '{{}}', 0)",
+        made[0]
+    );
+    block_on(Db::query(&machine.ledger, Statement::new(sql, vec![]))).expect("it runs");
+    for (id, lists) in made
+        .iter()
+        .zip([["meters", "audit", "review"], ["audit", "events", ""]])
+    {
+        call("POST", &format!("/v1/run/reconciler?account={id}"));
+        for list in lists.iter().filter(|list| !list.is_empty()) {
+            let all = call("GET", &format!("/v1/{list}"));
+            assert_eq!(all["items"], json!([]), "{list}");
+            let own = call("GET", &format!("/v1/{list}?account={id}"));
+            assert_ne!(own["items"], json!([]), "{list} of {id}");
+        }
+    }
+    for list in ["accounts", "evidence", "jobs"] {
+        assert_eq!(
+            call("GET", &format!("/v1/{list}"))["items"],
+            json!([]),
+            "{list}"
+        );
+    }
+    let own = call("GET", &format!("/v1/evidence?account={}", made[0]));
+    assert_ne!(own["items"], json!([]), "it was compared when it was named");
+    let after: BTreeMap<String, i64> = samples(&machine)
+        .into_iter()
+        .filter(|(name, _)| !name.contains("cron") && !name.contains("wasm"))
+        .collect();
+    for (name, value) in &after {
+        let was = before.get(name).copied().unwrap_or(0);
+        assert_eq!((name, *value), (name, was));
+    }
+    let page = machine.handle(request("GET", "/app", OPERATOR, &Value::Null));
+    let page = String::from_utf8(page.body).expect("text");
+    for id in &made {
+        assert!(!page.contains(id), "{id}");
+    }
 }
 
 #[test]
