@@ -1,6 +1,7 @@
 // The inbox in workerd: signed deliveries over HTTP, D1, the account's object and cron.
 
 import assert from "node:assert/strict";
+import { request } from "node:http";
 import { describe, test } from "node:test";
 import { BACKEND, eventually, own, shared, unique } from "./harness.mjs";
 
@@ -88,6 +89,55 @@ test("forgeries are refused by the platform's verifier and leave no row", async 
   assert.equal((await post(server, good)).status, 200);
 });
 
+/** A delivery over a socket of its own, its body in pieces where no length is given. */
+function pieces(server, body, headers) {
+  return new Promise((resolve, reject) => {
+    const options = { port: server.port, host: "127.0.0.1", method: "POST",
+      path: "/webhooks/kinde", headers };
+    const sent = request(options, (answer) => {
+      answer.resume();
+      answer.on("end", () => resolve(answer.statusCode));
+    });
+    sent.on("error", reject);
+    if ("content-length" in headers) {
+      sent.end(body);
+    } else {
+      for (let at = 0; at < body.length; at += 65_536) sent.write(body.slice(at, at + 65_536));
+      sent.end();
+    }
+  });
+}
+
+test("2 MB are refused with and without a length, 256 KiB are read, and no row is left", async () => {
+  const server = await shared();
+  const account = await withCustomer(server);
+  const bodies = [["a".repeat(2 * 1024 * 1024), 413], ["a".repeat(256 * 1024 + 1), 413],
+    ["a".repeat(256 * 1024), 400]];
+  for (const [body, status] of bodies) {
+    const withLength = { "content-length": String(body.length) };
+    assert.equal(await pieces(server, body, withLength), status, `${body.length} with a length`);
+    assert.equal(await pieces(server, body, { "transfer-encoding": "chunked" }), status,
+      `${body.length} in pieces`);
+  }
+  assert.deepEqual(await events(server, account), []);
+  const jwt = await signed(server, "customer.payment_succeeded", account.customer_id);
+  assert.equal(await pieces(server, jwt, { "transfer-encoding": "chunked" }), 200);
+});
+
+test("a delivery is read whatever its content type says", async () => {
+  const server = await shared();
+  const account = await withCustomer(server);
+  const types = ["application/jwt", "application/json", "text/plain", "application/octet-stream",
+    "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"];
+  for (const type of types) {
+    const jwt = await signed(server, "customer.payment_succeeded", account.customer_id);
+    const headers = { "content-type": type };
+    const answer = await server.request("POST", "/webhooks/kinde", { headers, body: jwt });
+    assert.deepEqual([answer.status, answer.body.copy], [200, false], type);
+  }
+  assert.equal((await settled(server, account)).length, types.length);
+});
+
 test("twins on many connections are one event with one effect", async () => {
   const server = await shared();
   const account = await withCustomer(server, "pro");
@@ -161,6 +211,22 @@ describe("with a server of its own", () => {
         const plans = await Promise.all(accounts.map((account) => state(server, account)));
         return plans.every(([plan, credits]) => plan === "pro" && credits === 500);
       }, { within: 30_000, what: "Pro for everybody" });
+    } finally {
+      await server.stop();
+    }
+  });
+
+  test("a key that is rotated between two deliveries is taken at once", async () => {
+    const server = await own();
+    try {
+      const account = await withCustomer(server);
+      const one = () => signed(server, "customer.payment_succeeded", account.customer_id);
+      assert.equal((await post(server, await one())).status, 200);
+      await server.api("POST", "/standin/keys/rotate", {});
+      const rotated = await Promise.all([one(), one(), one()]);
+      const told = await Promise.all(rotated.map((jwt) => post(server, jwt)));
+      assert.deepEqual(told.map((answer) => answer.status), [200, 200, 200]);
+      assert.equal((await settled(server, account)).length, 4);
     } finally {
       await server.stop();
     }
