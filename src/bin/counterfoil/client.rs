@@ -30,6 +30,17 @@ pub struct Answered {
     pub body: Value,
 }
 
+/// What became of a visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// The status of its answer.
+    Answered(u16),
+    /// It was sent and no answer came: it may have been counted or not.
+    Broken,
+    /// No connection could be made: nobody has seen it.
+    NotSent,
+}
+
 /// A connection to one Counterfoil with one token.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -101,12 +112,16 @@ impl Client {
         accepted("POST", path, answered)
     }
 
-    /// A visit of a short link by that browser: the status, if an answer came.
-    pub async fn visit(&self, path: &str, user_agent: &str) -> Option<u16> {
-        let request = self.http.get(format!("{}{path}", self.base));
-        let agent = reqwest::header::USER_AGENT;
-        let response = request.header(agent, user_agent).send().await.ok()?;
-        Some(response.status().as_u16())
+    /// A visit of a short link by that browser, from a page of that host.
+    pub async fn visit(&self, path: &str, (user_agent, host): (&str, &str)) -> Visit {
+        let request = (self.http.get(format!("{}{path}", self.base)))
+            .header(reqwest::header::USER_AGENT, user_agent)
+            .header(reqwest::header::REFERER, format!("https://{host}/"));
+        match request.send().await {
+            Ok(response) => Visit::Answered(response.status().as_u16()),
+            Err(error) if error.is_connect() => Visit::NotSent,
+            Err(_) => Visit::Broken,
+        }
     }
 
     /// One job of the crons, again and again until it says that nothing is left; its summaries.

@@ -2,6 +2,8 @@
 //!
 //! Every visitor has a browser's user agent of its own and follows no redirect. Afterwards the
 //! reporter and the reconciler run, and sent, redirected, recorded, ledger and meter are compared.
+//! A server that dies meanwhile is waited for; what it lost is counted, and held against what was
+//! on its way when it died.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +16,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::client::{Client, Failed, escaped};
+use crate::client::{Client, Failed, Visit, escaped};
+use crate::visits::{Breaks, Ended, Found, Load, count, wait_for};
 use crate::{Outcome, table};
 
 /// Send clicks to a link, then compare sent, recorded, ledger and meter.
@@ -34,17 +37,6 @@ pub struct LoadClicks {
     /// The account of the link; looked for where it is left out.
     #[arg(long)]
     account: Option<String>,
-}
-
-/// What a click was answered, as far as it is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Answered {
-    /// 302.
-    Redirected,
-    /// Another status.
-    Other(u16),
-    /// No answer came; with how many clicks on their way at that moment.
-    Broken { in_flight: u64 },
 }
 
 /// What the provider has of the account's clicks in the current cycle.
@@ -77,6 +69,8 @@ struct Figures {
 
 /// Clicks are written after their answer; within this the last one must be in the ledger.
 const RECORDED_WITHIN: Duration = Duration::from_mins(1);
+/// The same after a break: by then shards have everything that they will ever have.
+const TAKEN_IN_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl LoadClicks {
@@ -88,30 +82,51 @@ impl LoadClicks {
         };
         let before = self.figures(client, &account).await?;
         let begin = Instant::now();
-        let (answers, mut latencies) = self.send(client).await?;
+        let load = Load::new(&self.code);
+        let clicks = self.send(client, &load).await?;
         let took = begin.elapsed();
-        let redirected = count(&answers, |answer| *answer == Answered::Redirected);
-        let now = self.wait(client, &account, before, redirected).await?;
-        let recorded = now.gross - before.gross;
+        let breaks = Breaks::among(&clicks);
+        let redirected = count(&clicks, Ended::is_redirect);
+        let now = if breaks.times > 0 {
+            wait_for(client).await?;
+            tokio::time::sleep(TAKEN_IN_WITHIN).await;
+            // Every shard sends what it has; what is not there then was lost.
+            client.run_job("sweeper", &json!({})).await?;
+            self.figures(client, &account).await?
+        } else {
+            self.wait(client, &account, before, redirected).await?
+        };
+        let recorded = u64::try_from(now.gross - before.gross).unwrap_or(0);
+        let found = if breaks.times > 0 {
+            load.look_for(client, &account, &clicks).await?
+        } else {
+            Found::all_of(redirected, recorded)
+        };
         client.run_job("reporter", &json!({})).await?;
         let body = json!({"account": account});
         client.run_job("reconciler", &body).await?;
         let (ledger, meter) = totals(client, &account).await?;
+        let mut latencies: Vec<u64> = clicks.iter().map(|click| click.micros).collect();
         latencies.sort_unstable();
+        let sent = count(&clicks, |click| click.visit != Visit::NotSent);
         table::print(&[
-            ("sent", self.clicks.to_string()),
+            ("sent", sent.to_string()),
             ("redirected", redirected.to_string()),
             ("recorded", recorded.to_string()),
+            ("lost", found.lost.to_string()),
             ("gross", now.gross.to_string()),
+            ("corrected", (now.gross - now.net).to_string()),
             ("net", now.net.to_string()),
             ("ledger", ledger.to_string()),
             ("meter", meter.to_string()),
-            ("rate", format!("{}/s", rate(self.clicks, took))),
+            ("rate", format!("{}/s", rate(sent, took))),
             ("p50", milliseconds(percentile(&latencies, 50))),
             ("p95", milliseconds(percentile(&latencies, 95))),
             ("p99", milliseconds(percentile(&latencies, 99))),
         ]);
-        let right = self.judge(&answers, redirected, recorded, (ledger, meter));
+        let mut right = said(&clicks, self.clicks);
+        right &= broke(&breaks, found);
+        right &= agree(&clicks, recorded, (ledger, meter));
         Ok(if right {
             Outcome::Right
         } else {
@@ -119,17 +134,14 @@ impl LoadClicks {
         })
     }
 
-    /// Sends all clicks; what each was answered, and the microseconds that the answers took.
-    async fn send(&self, client: &Client) -> Result<(Vec<Answered>, Vec<u64>), Failed> {
+    /// Sends all clicks.
+    async fn send(&self, client: &Client, load: &Load) -> Result<Vec<Ended>, Failed> {
         let bar = progress(self.clicks);
         let next = Arc::new(AtomicU64::new(0));
-        let in_flight = Arc::new(AtomicU64::new(0));
         let mut workers = tokio::task::JoinSet::new();
         for _ in 0..self.concurrency.min(self.clicks) {
-            let (next, in_flight) = (Arc::clone(&next), Arc::clone(&in_flight));
-            let (client, bar) = (client.clone(), bar.clone());
-            let (path, clicks) = (format!("/{}", escaped(&self.code)), self.clicks);
-            let same = self.same_visitor;
+            let (client, bar, next) = (client.clone(), bar.clone(), Arc::clone(&next));
+            let (load, clicks, same) = (load.clone(), self.clicks, self.same_visitor);
             workers.spawn(async move {
                 let mut done = Vec::new();
                 loop {
@@ -137,32 +149,18 @@ impl LoadClicks {
                     if number >= clicks {
                         return done;
                     }
-                    in_flight.fetch_add(1, Ordering::Relaxed);
-                    let begin = Instant::now();
                     let agent = user_agent(if same { 0 } else { number });
-                    let status = client.visit(&path, &agent).await;
-                    let micros = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
-                    let others = in_flight.fetch_sub(1, Ordering::Relaxed);
-                    let answer = match status {
-                        Some(302) => Answered::Redirected,
-                        Some(status) => Answered::Other(status),
-                        None => Answered::Broken { in_flight: others },
-                    };
-                    done.push((answer, micros));
+                    done.push(load.click(&client, number, &agent).await);
                     bar.inc(1);
                 }
             });
         }
-        let (mut answers, mut latencies) = (Vec::new(), Vec::new());
+        let mut clicks = Vec::new();
         while let Some(done) = workers.join_next().await {
-            let done = done.map_err(|e| Failed(format!("a visitor failed: {e}")))?;
-            for (answer, micros) in done {
-                answers.push(answer);
-                latencies.push(micros);
-            }
+            clicks.extend(done.map_err(|e| Failed(format!("a visitor failed: {e}")))?);
         }
         bar.finish_and_clear();
-        Ok((answers, latencies))
+        Ok(clicks)
     }
 
     /// Waits until every redirect is in the ledger, or no longer.
@@ -198,47 +196,63 @@ impl LoadClicks {
             _ => Err(Failed("the usage has no gross and total".to_owned())),
         }
     }
+}
 
-    /// Says what differs; whether nothing does.
-    fn judge(
-        &self,
-        answers: &[Answered],
-        redirected: u64,
-        recorded: i64,
-        (ledger, meter): (i64, Metered),
-    ) -> bool {
-        let mut right = redirected == self.clicks;
-        let mut statuses: BTreeMap<u16, u64> = BTreeMap::new();
-        let mut most_in_flight = 0;
-        for answer in answers {
-            match answer {
-                Answered::Redirected => {}
-                Answered::Other(status) => *statuses.entry(*status).or_default() += 1,
-                Answered::Broken { in_flight } => most_in_flight = most_in_flight.max(*in_flight),
-            }
+/// Says what was answered but redirects; whether every click was answered one or broke off.
+fn said(clicks: &[Ended], wanted: u64) -> bool {
+    let mut statuses: BTreeMap<u16, u64> = BTreeMap::new();
+    for click in clicks {
+        match click.visit {
+            Visit::Answered(302) | Visit::Broken | Visit::NotSent => {}
+            Visit::Answered(status) => *statuses.entry(status).or_default() += 1,
         }
-        for (status, times) in statuses {
-            println!("{times} clicks were answered {status}");
-        }
-        let broken = count(answers, |answer| matches!(answer, Answered::Broken { .. }));
-        if broken > 0 {
-            println!(
-                "{broken} clicks had no answer, with up to {most_in_flight} on their way: those \
-                 may be recorded or not"
-            );
-        }
-        // A click whose answer was lost may have been recorded or not.
-        let recorded = u64::try_from(recorded).unwrap_or(0);
-        if recorded < redirected || recorded > redirected + broken {
-            println!("recorded differs from redirected: {recorded} and {redirected}");
-            right = false;
-        }
-        if !matches!(meter, Metered::Nowhere) && meter != Metered::Holds(ledger) {
-            println!("ledger and meter differ");
-            right = false;
-        }
-        right
     }
+    for (status, times) in statuses {
+        println!("{times} clicks were answered {status}");
+    }
+    count(clicks, |click| click.is_redirect() || click.is_broken()) == wanted
+}
+
+/// Says what the server lost; whether that is no more than was on its way when it broke off, and
+/// nothing is there twice.
+fn broke(breaks: &Breaks, found: Found) -> bool {
+    if breaks.times > 0 {
+        println!(
+            "the server broke off {} times: {} clicks had no answer, of which {} are in the ledger, \
+             and {} redirects had just been answered",
+            breaks.times, breaks.broken, found.unheard, breaks.unsure
+        );
+    }
+    if found.lost > 0 {
+        println!(
+            "lost: {} redirects are not in the ledger, and {} clicks were on their way when the \
+             server broke off",
+            found.lost,
+            breaks.on_their_way()
+        );
+    }
+    if found.twice > 0 {
+        println!("{} clicks are in the ledger twice", found.twice);
+    }
+    found.lost <= breaks.on_their_way() && found.twice == 0
+}
+
+/// Says where the figures differ; whether they do not.
+fn agree(clicks: &[Ended], recorded: u64, (ledger, meter): (i64, Metered)) -> bool {
+    let (redirected, broken) = (
+        count(clicks, Ended::is_redirect),
+        count(clicks, Ended::is_broken),
+    );
+    let mut right = true;
+    if recorded > redirected + broken {
+        println!("recorded differs from redirected: {recorded} and {redirected}");
+        right = false;
+    }
+    if !matches!(meter, Metered::Nowhere) && meter != Metered::Holds(ledger) {
+        println!("ledger and meter differ");
+        right = false;
+    }
+    right
 }
 
 /// The account that has the link, among all accounts.
@@ -297,10 +311,6 @@ async fn totals(client: &Client, account: &str) -> Result<(i64, Metered), Failed
 
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn count(answers: &[Answered], which: impl Fn(&Answered) -> bool) -> u64 {
-    answers.iter().filter(|answer| which(answer)).count() as u64
 }
 
 /// A browser of its own for each visitor: the versions spell the number.

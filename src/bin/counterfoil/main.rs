@@ -11,6 +11,7 @@ mod load_clicks;
 mod load_jobs;
 mod reconcile;
 mod table;
+mod visits;
 mod webhook;
 
 use std::process::ExitCode;
