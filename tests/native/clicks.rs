@@ -32,6 +32,8 @@ enum Way {
 /// Calls to shards that take a few turns, are counted, and may fail.
 struct Slow {
     way: Cell<Way>,
+    /// How many looks at the clock an answer takes.
+    takes: Cell<u32>,
     asked: RefCell<Vec<String>>,
 }
 
@@ -52,7 +54,7 @@ impl Objects for SlowObjects {
         }
         Box::pin(async move {
             self.0.asked.borrow_mut().push(object.name());
-            turns(4).await;
+            turns(self.0.takes.get()).await;
             let way = self.0.way.get();
             if way == Way::Refused {
                 return Err(Fault::unavailable("ask a shard", "it is away"));
@@ -81,6 +83,7 @@ async fn turns(mut count: u32) {
 fn slow_machine(way: Way) -> (Machine, Rc<Slow>) {
     let slow = Rc::new(Slow {
         way: Cell::new(Way::Arrives),
+        takes: Cell::new(4),
         asked: RefCell::default(),
     });
     let machine = Machine::geared(&[], Rc::new(SlowGear(Rc::clone(&slow)))).expect("it starts");
@@ -151,6 +154,21 @@ fn a_click_whose_every_answer_was_lost_is_still_one_entry() {
         "two shards and the direct path brought each of them"
     );
     assert_counters(&machine);
+}
+
+/// L18: every click's patience ends long before its shard answers.
+#[test]
+fn a_storage_that_takes_ever_so_long_still_has_one_row_for_each_click() {
+    let (machine, slow) = slow_machine(Way::Arrives);
+    slow.takes.set(2000);
+    block_on(parallel::all(clicks(&machine, 5), 5));
+    let messages = slow.asked.borrow().len();
+    assert!(messages >= 5, "one for all and each its own: {messages}");
+    machine.advance(1000);
+    assert_eq!(entries(&machine), 10);
+    assert_counters(&machine);
+    let log = machine.log.0.borrow();
+    assert!(log.iter().all(|(_, event, _)| !event.starts_with("click.")));
 }
 
 #[test]

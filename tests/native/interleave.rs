@@ -319,9 +319,13 @@ fn whole_runs_of_two_reporters_a_reconciler_and_clicks_end_in_the_ledger_s_total
     let stage = Stage::new();
     for seed in 0..120_u64 {
         stage.put_back();
-        let modes = ["ok", "error", "lost_answer", "late", "429", "garbage"];
-        let mode = modes[usize::try_from(seed).expect("small") % modes.len()];
-        stage.bench.fault("meter_write", mode, 1);
+        let modes = ["error", "timeout", "429", "garbage", "lost_answer", "late"];
+        let number = usize::try_from(seed).expect("small");
+        let mode = modes[number % modes.len()];
+        let operation = ["meter_write", "meter_read"][number / modes.len() % 2];
+        if seed % 7 > 0 {
+            stage.bench.fault(operation, mode, 1);
+        }
         let world = stage.bench.machine.world();
         let calls = Calls::new(10_000);
         let report = || -> Later<'_, ()> {
@@ -344,12 +348,16 @@ fn whole_runs_of_two_reporters_a_reconciler_and_clicks_end_in_the_ledger_s_total
         stage.play(
             tasks,
             |options| chance.below(options),
-            (&format!("seed {seed} {mode}"), true),
+            (&format!("seed {seed} {operation} {mode}"), true),
         );
-        stage.bench.ok(
-            "PUT",
-            "/standin/faults",
-            &json!({"operation": "meter_write", "mode": "ok"}),
+        for operation in ["meter_write", "meter_read"] {
+            let ok = json!({"operation": operation, "mode": "ok"});
+            stage.bench.ok("PUT", "/standin/faults", &ok);
+        }
+        let found = stage.bench.run("reconciler");
+        assert_eq!(
+            found["matched"], 2,
+            "seed {seed} {operation} {mode}: {found}"
         );
     }
 }

@@ -17,7 +17,7 @@ use counterfoil::ports::{Db, Later, Rows, Signatures, Statement};
 use serde_json::{Value, json};
 
 use crate::meters::{Bench, MINUTE, account};
-use crate::quick::Hashes;
+use crate::quick::{Hashes, QuickSignatures};
 
 /// Puts the ledger back before the nth call to a database.
 #[derive(Default)]
@@ -159,4 +159,84 @@ fn a_run_number_that_is_given_twice_begins_no_run_and_tells_of_the_restored_ledg
     assert!(!seen.restored);
     assert_eq!(begin(seen), Begun::Run(seen.number + 1));
     assert_eq!(begin(seen), Begun::Run(seen.number + 2));
+}
+
+/// Every table that a person or a bill looks at, as one text.
+fn books(bench: &Bench) -> String {
+    let sql = [
+        "select entry_id, account_id, feature, cycle, units, kind, reason from entry order by 1",
+        "select account_id, feature, cycle, total from counter order by 1, 2, 3",
+    ];
+    let rows = sql.map(|sql| {
+        let rows = bench.machine.ledger.query(Statement::new(sql, vec![]));
+        block_on(rows).expect("it reads")
+    });
+    format!("{rows:?}")
+}
+
+#[test]
+fn a_ledger_put_back_by_an_hour_is_filled_again_from_what_shards_and_accounts_kept() {
+    let machine = Machine::geared(&[], Rc::new(QuickSignatures)).expect("it starts");
+    let agreement = account(&machine, "a");
+    let bench = Bench { machine, agreement };
+    let link = json!({"code": "x", "destination": "https://d.example/"});
+    bench.ok("POST", "/v1/links?account=a", &link);
+    let work = |key: &str| {
+        click(&bench, 3);
+        let job = json!({"key": key, "feature": "tokens", "hold": 50, "lease_seconds": 3600});
+        let job = bench.ok("POST", "/v1/jobs?account=a", &job);
+        let id = job["id"].as_str().expect("an id");
+        let target = |what: &str| format!("/v1/jobs/{id}/{what}?account=a");
+        bench.ok("POST", &target("charges"), &json!({"units": 7}));
+        let used = json!({"used": 30, "reason": "by hand"});
+        bench.ok("POST", &target("settle"), &used);
+        bench.machine.advance(10 * MINUTE);
+        bench.run("sweeper");
+        bench.run("reporter");
+    };
+    work("before");
+    let an_hour_ago = bench.machine.ledger.snapshot().expect("a copy");
+    for round in 0..5 {
+        work(&format!("round-{round}"));
+    }
+    let before = books(&bench);
+    assert_eq!(bench.meter(), 18);
+    bench
+        .machine
+        .ledger
+        .restore(&an_hour_ago)
+        .expect("put back");
+    assert_ne!(books(&bench), before);
+
+    // Nothing is concluded and nothing is written while anything may be missing.
+    let reported = bench.run("reporter");
+    assert_eq!(
+        (&reported["restored"], &reported["tried"]),
+        (&json!(true), &json!(0))
+    );
+    let one = bench.ok("POST", "/v1/run/reconciler", &json!({"account": "a"}));
+    assert_eq!(
+        (&one["incomplete"], &one["repaired"]),
+        (&json!(2), &json!(0))
+    );
+    assert_eq!(bench.run("reconciler")["incomplete"], 2);
+    assert_eq!(bench.meter(), 18);
+    // That run has handed everybody their rows, and everybody has caught up.
+    assert_eq!(books(&bench), before, "the same rows, the same sums");
+    let reported = bench.run("reporter");
+    assert_eq!(
+        (&reported["restored"], &reported["failed"]),
+        (&json!(false), &json!(0))
+    );
+    let found = bench.run("reconciler");
+    assert_eq!(
+        (&found["matched"], &found["drifted"]),
+        (&json!(2), &json!(0)),
+        "{found}"
+    );
+    assert_eq!((bench.meter(), bench.reviews().len()), (18, 0));
+    let budget = bench.ok("GET", "/v1/budget?account=a&feature=tokens", &Value::Null);
+    assert_eq!((&budget["used"], &budget["held"]), (&json!(180), &json!(0)));
+    let tokens = bench.ok("GET", "/v1/usage?account=a&feature=tokens", &Value::Null);
+    assert_eq!(tokens["total"], 180);
 }

@@ -218,8 +218,8 @@ fn said(clicks: &[Ended], wanted: u64) -> bool {
 fn broke(breaks: &Breaks, found: Found) -> bool {
     if breaks.times > 0 {
         println!(
-            "the server broke off {} times: {} clicks had no answer, of which {} are in the ledger, \
-             and {} redirects had just been answered",
+            "the server broke off {} times: {} clicks had no answer, of which {} are in the \
+             ledger, and {} redirects had just been answered",
             breaks.times, breaks.broken, found.unheard, breaks.unsure
         );
     }

@@ -101,11 +101,10 @@ impl Load {
     ) -> Result<Found, Failed> {
         let mut times: BTreeMap<String, u64> = BTreeMap::new();
         let (account, code) = (escaped(account), escaped(&self.code));
+        let list = "/v1/entries?feature=clicks&kind=click&limit=500";
         let mut after = String::new();
         loop {
-            let path = format!(
-                "/v1/entries?feature=clicks&kind=click&limit=500&account={account}&code={code}{after}"
-            );
+            let path = format!("{list}&account={account}&code={code}{after}");
             let page = client.get(&path).await?;
             let items = page.get("items").and_then(Value::as_array);
             for item in items.into_iter().flatten() {
