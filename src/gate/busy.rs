@@ -4,6 +4,7 @@
 use super::wire::{Ask, BudgetView, Told};
 use crate::accounts::store;
 use crate::fault::Fault;
+use crate::ledger::totals::within;
 use crate::params;
 use crate::ports::{Db, Statement};
 use crate::units::{AccountId, CycleName, FeatureName};
@@ -82,7 +83,11 @@ pub async fn ledger_total(
 ) -> Result<i64, Fault> {
     let rows = ledger
         .query(Statement::new(
-            "select total from counter where account_id = ?1 and feature = ?2 and cycle = ?3",
+            format!(
+                "select {} as total from counter \
+                 where account_id = ?1 and feature = ?2 and cycle = ?3",
+                within("total")
+            ),
             params![account_id.as_str(), feature.as_str(), cycle.as_str()],
         ))
         .await?;

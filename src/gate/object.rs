@@ -162,6 +162,8 @@ impl AccountObject {
     async fn tend(&self, account_id: &str) -> Result<(), Fault> {
         let id = AccountId::new(account_id);
         let id = id.ok_or_else(|| Fault::unreadable("read a message", "an account's id"))?;
+        // An account that only gets webhooks is called by nobody else, and its feed needs a name.
+        self.feed.tell_name(&ObjectName::Account(id.clone()))?;
         self.object.set_meta(INBOX, account_id)?;
         self.object.owe(INBOX, None)?;
         let next = watchdog::tend(&self.object.world, &id).await?;

@@ -7,6 +7,7 @@ use super::reply::Answer;
 use crate::accounts::{Account, AnchorSource, keys};
 use crate::fault::Fault;
 use crate::inbox::listing::{self, EventView, Filter};
+use crate::ledger::totals::within;
 use crate::limits::LIST_ROWS_DEFAULT;
 use crate::pages::{self, AccountView, BudgetLine, KeyLine};
 use crate::params;
@@ -78,8 +79,11 @@ async fn budgets(world: &World, account: &Account) -> Option<Vec<BudgetLine>> {
 }
 
 async fn usage(world: &World, account: &Account) -> Result<Vec<(String, String, i64)>, Fault> {
-    let sql = "select feature, cycle, total from counter where account_id = ?1 \
-        order by cycle desc, feature limit cast(?2 as integer)";
+    let sql = format!(
+        "select feature, cycle, {} as total from counter where account_id = ?1 \
+         order by cycle desc, feature limit cast(?2 as integer)",
+        within("total")
+    );
     let rows = world
         .ledger
         .query(Statement::new(

@@ -5,6 +5,7 @@ use super::list::Page;
 use super::reply::{Answer, Failure, Response};
 use crate::accounts::{Account, store};
 use crate::fault::Fault;
+use crate::ledger::totals::within;
 use crate::pages::{self, AccountLine, Counts, Overview};
 use crate::params;
 use crate::ports::{Db, Row, Statement, Value};
@@ -89,9 +90,12 @@ async fn one(db: &dyn Db, sql: &str, params: Vec<Value>) -> Result<Row, Fault> {
 }
 
 async fn features(ledger: &dyn Db, hidden: &str) -> Result<Vec<(String, i64, i64)>, Fault> {
-    let sql = "select feature, sum(total) as total, sum(version > told) as marked \
-        from counter where account_id not in (select value from json_each(?1)) \
-        group by feature order by feature";
+    let sql = format!(
+        "select feature, {} as total, sum(version > told) as marked \
+         from counter where account_id not in (select value from json_each(?1)) \
+         group by feature order by feature",
+        within("sum(total)")
+    );
     let rows = ledger.query(Statement::new(sql, params![hidden])).await?;
     rows.iter()
         .map(|row| {

@@ -19,7 +19,7 @@ use crate::ledger::usage::{self, Item, Outcome, UsageRefused};
 use crate::limits::{REASON_CHARS_MAX, USAGE_ITEMS_MAX};
 use crate::links::code;
 use crate::moment;
-use crate::units::{CallerKey, CycleName, EntryId, FeatureName, JobId, LinkCode, Millis};
+use crate::units::{CallerKey, CycleName, EntryId, FeatureName, JobId, LinkCode, Millis, SAFE_MAX};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -73,10 +73,15 @@ fn usage_view(cycle: &Cycle, days: &BTreeMap<Option<i64>, Sums>, by_day: bool) -
 
 fn sums_view(sums: &Sums) -> Map<String, Value> {
     let mut view = Map::new();
-    view.insert("total".to_owned(), json!(sums.total()));
-    view.insert("gross".to_owned(), json!(sums.gross));
-    view.insert("corrected".to_owned(), json!(sums.corrected));
-    view.insert("carried".to_owned(), json!(sums.carried));
+    // No number that JavaScript would read as another one.
+    let within = |sum: i64| sum.clamp(-SAFE_MAX, SAFE_MAX);
+    let corrected: BTreeMap<&str, i64> = (sums.corrected.iter())
+        .map(|(reason, sum)| (reason.as_str(), within(*sum)))
+        .collect();
+    view.insert("total".to_owned(), json!(within(sums.total())));
+    view.insert("gross".to_owned(), json!(within(sums.gross)));
+    view.insert("corrected".to_owned(), json!(corrected));
+    view.insert("carried".to_owned(), json!(within(sums.carried)));
     view
 }
 

@@ -17,6 +17,7 @@ use super::meter_rules::{CarryRefused, ClosedDrift, Facts, Verdict, closed_drift
 use super::meter_store::{Meter, Pair, meters_of};
 use super::review::{Review, ReviewKind};
 use super::totals::Sum;
+use super::totals::within;
 use crate::accounts::{Account, store};
 use crate::cycle::Cycle;
 use crate::fault::Fault;
@@ -245,11 +246,14 @@ struct Item {
 }
 
 async fn find(world: &World, review_id: &str) -> Result<Option<Item>, Fault> {
-    let sql = "select r.account_id as account_id, r.feature as feature, r.cycle as cycle, \
-        r.closed_at_ms is not null as is_closed, c.total as total, c.version as version, \
-        c.left_as_is as left_as_is from review r join counter c \
-        on c.account_id = r.account_id and c.feature = r.feature and c.cycle = r.cycle \
-        where r.review_id = ?1 and r.kind in ('tail', 'closed_cycle')";
+    let sql = format!(
+        "select r.account_id as account_id, r.feature as feature, r.cycle as cycle, \
+         r.closed_at_ms is not null as is_closed, {} as total, c.version as version, \
+         c.left_as_is as left_as_is from review r join counter c \
+         on c.account_id = r.account_id and c.feature = r.feature and c.cycle = r.cycle \
+         where r.review_id = ?1 and r.kind in ('tail', 'closed_cycle')",
+        within("c.total")
+    );
     let rows = world
         .ledger
         .query(Statement::new(sql, params![review_id]))

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value as Json, json};
 
 use super::entry::{COLUMNS, Entry, EntryKind};
+use super::totals::within;
 use crate::fault::Fault;
 use crate::moment;
 use crate::params;
@@ -167,7 +168,9 @@ impl Sums {
     }
 
     fn add(&mut self, row: &Row) -> Result<(), Fault> {
-        let units = row.delta("units")?.get();
+        // As text: the parts of a sum may each be larger than any amount.
+        let units = row.text("units")?;
+        let units: i64 = (units.parse()).map_err(|e| Fault::unreadable("sum entries", e))?;
         let kind = EntryKind::parse(row.text("kind")?);
         match kind.ok_or_else(|| Fault::unreadable("sum entries", "an unknown kind"))? {
             EntryKind::Click | EntryKind::Usage | EntryKind::Job => self.gross += units,
@@ -200,8 +203,8 @@ pub async fn sums(
     params.extend(code.map(|code| Value::from(code.as_str())));
     let sql = format!(
         "select {day} as day, kind, case when kind <> 'correction' then null \
-         when rule is null then 'manual' else reason end as reason, sum(units) as units \
-         from entry where account_id = ?1 and feature = ?2 and cycle = ?3{and_code} \
+         when rule is null then 'manual' else reason end as reason, \
+         cast(sum(units) as text) as units from entry where account_id = ?1 and feature = ?2 and cycle = ?3{and_code} \
          group by 1, 2, 3 order by 1, 2, 3"
     );
     let mut sums: BTreeMap<Option<i64>, Sums> = BTreeMap::new();
@@ -218,9 +221,12 @@ pub async fn totals_by_code(
     codes: &[&str],
 ) -> Result<BTreeMap<String, i64>, Fault> {
     let (account_id, feature, cycle) = owner;
-    let sql = "select code, sum(units) as units from entry \
-        where account_id = ?1 and feature = ?2 and cycle = ?3 \
-        and code in (select value from json_each(?4)) group by code";
+    let sql = format!(
+        "select code, {} as units from entry \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 \
+         and code in (select value from json_each(?4)) group by code",
+        within("sum(units)")
+    );
     let params = params![
         account_id.as_str(),
         feature.as_str(),

@@ -6,6 +6,7 @@
 
 use super::base_rules::{Earlier, Identity};
 use super::meter_rules::{Outcome, SEND_LEASE_MS};
+use super::totals::within;
 use crate::fault::Fault;
 use crate::params;
 use crate::ports::{Db, Row, Statement, Value};
@@ -242,8 +243,13 @@ pub fn claim(
     token: &str,
     (now, run): (Millis, i64),
 ) -> Statement {
+    let total = within(
+        "coalesce((select c.total from counter c where c.account_id = ?1 and c.feature = ?2 \
+         and c.cycle = ?3), 0)",
+    );
     Statement::new(
-        "update meter set token = ?5, lease_until_ms = ?6, claims = claims + 1, \
+        format!(
+            "update meter set token = ?5, lease_until_ms = ?6, claims = claims + 1, \
          in_doubt = case when token is not null then 1 else in_doubt end, \
          period_start_ms = coalesce(period_start_ms, ?9) \
          where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 \
@@ -254,8 +260,8 @@ pub fn claim(
          returning agreement_id, base, sent, in_doubt, foreign_accepted, reported, last_outcome, \
          coalesce((select c.version from counter c where c.account_id = ?1 and c.feature = ?2 \
            and c.cycle = ?3), 0) as version, \
-         coalesce((select c.total from counter c where c.account_id = ?1 and c.feature = ?2 \
-           and c.cycle = ?3), 0) as total",
+         {total} as total"
+        ),
         pair.params(
             number,
             params![token, now.after(SEND_LEASE_MS), now, run, period_start],

@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::meter_rules::Outcome;
 use super::meter_store::{METER_COLUMNS, Meter, Pair};
+use super::totals::within;
 use crate::fault::Fault;
 use crate::moment;
 use crate::params;
@@ -36,9 +37,10 @@ pub async fn list(
     let mut place = after.splitn(4, '/');
     let mut part = || place.next().unwrap_or_default();
     let (id, feature, cycle, number) = (part(), part(), part(), part());
+    let total = within("c.total");
     let sql = format!(
         "select c.account_id as account_id, c.feature as feature, c.cycle as cycle, \
-         c.total as total, {METER_COLUMNS}, \
+         {total} as total, {METER_COLUMNS}, \
          (c.ends_at_ms is null or c.ends_at_ms > ?6) and c.version > coalesce(m.reported, 0) \
          and not exists (select 1 from meter l where l.account_id = m.account_id \
            and l.feature = m.feature and l.cycle = m.cycle and l.number > m.number) as is_marked \

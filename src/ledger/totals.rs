@@ -6,7 +6,7 @@ use super::meter_store::{CURRENT_METER, METER_COLUMNS, Meter, Pair};
 use crate::fault::Fault;
 use crate::params;
 use crate::ports::{Db, Row, Statement};
-use crate::units::{AccountId, Delta, Millis};
+use crate::units::{AccountId, Delta, Millis, SAFE_MAX};
 
 /// A pair with its entries, its counter and its current meter, all of one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,13 @@ impl Sum {
     }
 }
 
+/// A sum of units as it is read: at most 2^53 − 1 either way, the most that an amount may be.
+/// What is stored is the exact sum, so that corrections bring it back; one account whose clicks
+/// take it further is never in the way of another's.
+pub fn within(sum: &str) -> String {
+    format!("min(max({sum}, -{SAFE_MAX}), {SAFE_MAX})")
+}
+
 /// Every entry of these pairs, and of each pair of these accounts that was not looked at since
 /// its version moved, summed in one statement together with its counter.
 pub async fn sums(
@@ -59,16 +66,20 @@ pub async fn sums(
         })
         .collect();
     let accounts: Vec<&str> = accounts.iter().map(AccountId::as_str).collect();
+    let total = within("coalesce(c.total, 0)");
+    let entries = within(
+        "coalesce((select sum(e.units) from entry e where e.account_id = p.account_id \
+         and e.feature = p.feature and e.cycle = p.cycle), 0)",
+    );
     let sql = format!(
         "with p as (select value ->> 'a' as account_id, value ->> 'f' as feature, \
            value ->> 'c' as cycle from json_each(?1) \
          union select o.account_id, o.feature, o.cycle from counter o \
            where o.account_id in (select value from json_each(?2)) and o.version <> o.looked) \
-         select p.account_id, p.feature, p.cycle, coalesce(c.total, 0) as total, \
+         select p.account_id, p.feature, p.cycle, {total} as total, \
          coalesce(c.version, 0) as version, coalesce(c.archived, 0) as archived, \
          coalesce(c.left_as_is, 0) as left_as_is, \
-         coalesce((select sum(e.units) from entry e where e.account_id = p.account_id \
-           and e.feature = p.feature and e.cycle = p.cycle), 0) as entries, {METER_COLUMNS} \
+         {entries} as entries, {METER_COLUMNS} \
          from p left join counter c on c.account_id = p.account_id \
          and c.feature = p.feature and c.cycle = p.cycle {CURRENT_METER} \
          order by p.account_id, p.feature, p.cycle"
@@ -99,7 +110,10 @@ pub fn rebuild(pair: &Pair, now: Millis) -> Statement {
 
 /// The cycle's total, as the counter has it.
 pub async fn ledger_total(ledger: &dyn Db, pair: &Pair) -> Result<Delta, Fault> {
-    let sql = "select total from counter where account_id = ?1 and feature = ?2 and cycle = ?3";
+    let sql = format!(
+        "select {} as total from counter where account_id = ?1 and feature = ?2 and cycle = ?3",
+        within("total")
+    );
     let params = params![
         pair.account_id.as_str(),
         pair.feature.as_str(),

@@ -554,3 +554,32 @@ fn without_a_configured_tenant_nothing_is_ever_taken() {
     }
     assert_eq!(desk.count("select count(*) as n from event"), 0);
 }
+
+/// Nobody used its gate, so only the inbox has called its object; the feed works all the same.
+#[test]
+fn an_account_that_only_gets_webhooks_is_reconciled_while_an_event_waits() {
+    let desk = Desk::new(&[]);
+    desk.account("a");
+    let fault = json!({"operation": "plan", "mode": "error"});
+    desk.machine
+        .call("PUT", "/standin/faults", "dev-operator", &fault);
+    let event = json!({"type": "customer.plan_changed", "customer_id": "customer_a"});
+    let (status, sent) = desk
+        .machine
+        .call("POST", "/standin/events", "dev-operator", &event);
+    assert_eq!(status, 200, "{sent}");
+    desk.machine.finish_background();
+    desk.machine.advance(2_000);
+    let run = json!({});
+    let (status, found) = desk
+        .machine
+        .call("POST", "/v1/run/reconciler", "dev-operator", &run);
+    assert_eq!((status, &found["incomplete"]), (200, &json!(0)), "{found}");
+    let lines = desk.machine.log.0.borrow();
+    assert!(
+        !lines
+            .iter()
+            .any(|line| line.2.to_string().contains("not told")),
+        "{lines:?}"
+    );
+}

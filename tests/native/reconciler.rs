@@ -4,7 +4,8 @@
 //! incomplete ledger or a meter of another period.
 //! Method: the routes of the contract on a whole native machine.
 
-use counterfoil::native::machine::Machine;
+use counterfoil::native::machine::{Machine, request};
+use counterfoil::units::SAFE_MAX;
 use serde_json::{Value, json};
 
 use crate::meters::{Bench, MINUTE, OPERATOR, account, items, meter_of, run_sql};
@@ -137,6 +138,52 @@ fn a_meter_that_cannot_be_read_is_unreadable_never_a_guess() {
     assert_eq!(bench.meter(), 3);
     assert_eq!(bench.evidence()[0]["verdict"], "unreadable");
     assert_eq!(bench.evidence()[0]["provider"], Value::Null);
+}
+
+/// A click takes the sum past the largest amount there is; it is redirected all the same.
+#[test]
+fn an_account_past_the_largest_amount_is_in_nobody_s_way_and_comes_back() {
+    let bench = reported(7, &[]);
+    account(&bench.machine, "b");
+    let most = json!({"key": "most", "feature": "clicks", "units": SAFE_MAX});
+    let (status, entry) = bench.call("POST", "/v1/usage?account=b", &most);
+    assert_eq!(status, 201, "{entry}");
+    let link = json!({"code": "beyond", "destination": "https://example.com/"});
+    bench.ok("POST", "/v1/links?account=b", &link);
+    let mut click = request("GET", "/beyond", "", &Value::Null);
+    let agent = "Mozilla/5.0 (X11; Linux x86_64) Chrome/149.0 Safari/537.36";
+    click
+        .headers
+        .push(("user-agent".to_owned(), agent.to_owned()));
+    assert_eq!(bench.machine.handle(click).status, 302);
+    bench.machine.advance(2_000);
+    bench.move_meter(0);
+
+    bench.run("reporter");
+    let found = bench.run("reconciler");
+
+    assert_eq!(found["done"], true, "{found}");
+    assert_eq!(bench.meter(), 7, "{found}");
+    bench.ok("GET", "/v1/meters", &Value::Null);
+    for target in ["/v1/usage?account=b", "/v1/usage?account=b&by=day"] {
+        let usage = bench.ok("GET", target, &Value::Null);
+        assert_eq!(
+            (&usage["total"], &usage["gross"]),
+            (&json!(SAFE_MAX), &json!(SAFE_MAX))
+        );
+    }
+    let target = format!(
+        "/v1/entries/{}/correction?account=b",
+        entry["id"].as_str().expect("an id")
+    );
+    bench.ok("POST", &target, &json!({"reason": "a mistake"}));
+    bench.run("reporter");
+    bench.run("reconciler");
+    let usage = bench.ok("GET", "/v1/usage?account=b", &Value::Null);
+    assert_eq!(
+        usage["total"], 1,
+        "what is stored is the exact sum: {usage}"
+    );
 }
 
 /// More entries than any list gives at once, and another account's beside them.
