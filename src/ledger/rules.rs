@@ -58,8 +58,8 @@ pub fn compare(stream: Stream, reached: Reached) -> Standing {
     Standing::Delivered(last)
 }
 
-/// Whether a click at `at` is a double click: the same visitor's click on the same link that was
-/// last counted lies less than the window away. Clicks may arrive out of their order.
+/// Whether a click at `at` is a double click: of the same visitor's clicks on the same link that
+/// counted, the nearest lies less than the window away. Clicks may arrive out of their order.
 pub fn is_double_click(counted_at: Option<Millis>, at: Millis, window_ms: i64) -> bool {
     counted_at.is_some_and(|counted| at.since(counted).abs() < window_ms)
 }

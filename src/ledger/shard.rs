@@ -2,7 +2,8 @@
 //!
 //! One local transaction writes the rows, adds to the counters of rows taken in, and owes the
 //! flush. Where the double-click rule is on, a shard knows a visitor by an HMAC under a random key
-//! of its own that changes daily, and keeps it for the rule's window only.
+//! of its own that changes daily, and keeps it for the rule's window and for as long as a click may
+//! be on its way. Clicks are judged by their own times, in whatever order they arrive.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ use crate::ports::{ObjectName, transact};
 use crate::provider::standin::clock;
 use crate::units::{Millis, hex};
 
-const STEPS: &[&[&str]] = &[feed::STEP, STEP];
+const STEPS: &[&[&str]] = &[feed::STEP, STEP, COUNTED];
 
 const STEP: &[&str] = &[
     "create table taken (account_id text not null, feature text not null, cycle text not null, \
@@ -33,6 +34,17 @@ const STEP: &[&str] = &[
     "create table visitor_key (day integer primary key, key text not null) strict",
 ];
 
+/// Every click of a visitor that counted, where only the last one was known before.
+const COUNTED: &[&str] = &[
+    "create table counted (visitor text not null, at_ms integer not null, \
+     primary key (visitor, at_ms)) strict, without rowid",
+    "create index counted_by_time on counted (at_ms)",
+    "insert into counted (visitor, at_ms) select visitor, counted_at_ms from visitor",
+    "delete from visitor",
+];
+
+/// A click reaches its shard within this of its own time, or goes another way.
+const LATE_MS: i64 = 30_000;
 /// Under this name a shard owes the forgetting of visitors.
 const FORGET: &str = "~visitors";
 const DAY_MS: i64 = 86_400_000;
@@ -180,30 +192,35 @@ impl ShardObject {
             };
             groups.push([Some(entry), correction].into_iter().flatten().collect());
         }
-        self.object.owe_by(FORGET, now.after(window_ms + 1))?;
+        self.object
+            .owe_by(FORGET, now.after(kept_ms(window_ms) + 1))?;
         Ok(groups)
     }
 
-    /// Whether this visitor's last counted click on the link lies within the window; if not, this
-    /// one is now the last counted.
+    /// Whether a click of this visitor on the link that counted lies within the window; if not,
+    /// this one counts.
     fn is_second(&self, entry: &Entry, visitor: &Visitor, window_ms: i64) -> Result<bool, Fault> {
         let day = entry.occurred_at.get().div_euclid(DAY_MS);
         let today = self.visitor_name(entry, visitor, day)?;
-        // A pair around midnight is known by the key of the day before.
+        // A pair around midnight is known by the key of the day before or after.
         let before = self.visitor_name(entry, visitor, day - 1)?;
+        let after = self.visitor_name(entry, visitor, day + 1)?;
         let rows = self.object.sql.query(
-            "select max(counted_at_ms) as counted_at_ms from visitor where visitor in (?1, ?2)",
-            &params![today.as_str(), before.as_str()],
+            "select at_ms from counted where visitor in (?1, ?2, ?3) \
+             order by abs(at_ms - ?4) limit 1",
+            &params![
+                today.as_str(),
+                before.as_str(),
+                after.as_str(),
+                entry.occurred_at
+            ],
         )?;
-        let counted = rows
-            .first()
-            .map_or(Ok(None), |row| row.opt_millis("counted_at_ms"))?;
-        if is_double_click(counted, entry.occurred_at, window_ms) {
+        let nearest = rows.first().map(|row| row.millis("at_ms")).transpose()?;
+        if is_double_click(nearest, entry.occurred_at, window_ms) {
             return Ok(true);
         }
         self.object.sql.query(
-            "insert into visitor (visitor, counted_at_ms) values (?1, ?2) on conflict (visitor) \
-             do update set counted_at_ms = max(counted_at_ms, excluded.counted_at_ms)",
+            "insert into counted (visitor, at_ms) values (?1, ?2) on conflict do nothing",
             &params![today.as_str(), entry.occurred_at],
         )?;
         Ok(false)
@@ -238,21 +255,22 @@ impl ShardObject {
         Ok(key)
     }
 
-    /// A visitor is kept for the window only, a key while a visitor may stand under it.
+    /// A visitor is kept while one of its clicks may still arrive, a key while a visitor may stand
+    /// under it.
     fn forget_visitors(&self, now: Millis) -> Result<(), Fault> {
-        let window_ms = self.object.world.settings.double_click_ms;
+        let kept_ms = kept_ms(self.object.world.settings.double_click_ms);
         let sql = &self.object.sql;
         sql.query(
-            "delete from visitor where counted_at_ms <= ?1",
-            &params![now.after(-window_ms)],
+            "delete from counted where at_ms <= ?1",
+            &params![now.after(-kept_ms)],
         )?;
-        let day = now.after(-window_ms).get().div_euclid(DAY_MS);
+        let day = now.after(-kept_ms).get().div_euclid(DAY_MS);
         sql.query("delete from visitor_key where day < ?1", &params![day - 1])?;
-        let rows = sql.query("select max(counted_at_ms) as at_ms from visitor", &[])?;
+        let rows = sql.query("select max(at_ms) as at_ms from counted", &[])?;
         let last = rows
             .first()
             .map_or(Ok(None), |row| row.opt_millis("at_ms"))?;
-        let again = last.map(|at| at.after(window_ms + 1).max(now.after(1)));
+        let again = last.map(|at| at.after(kept_ms + 1).max(now.after(1)));
         self.object.owe(FORGET, again)
     }
 
@@ -291,6 +309,11 @@ impl ShardObject {
         }
         Ok(())
     }
+}
+
+/// For so long a shard remembers that a visitor's click counted.
+const fn kept_ms(window_ms: i64) -> i64 {
+    window_ms + LATE_MS
 }
 
 /// The sum for `/metrics` that an entry adds one to.
