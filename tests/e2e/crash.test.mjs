@@ -1,19 +1,9 @@
 // A power cut between what a shard took in and what the ledger was sent.
 
 import assert from "node:assert/strict";
-import { readdirSync } from "node:fs";
-import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, test } from "node:test";
-import { eventually, own } from "./harness.mjs";
-
-/** The SQLite files of all objects of a class. */
-function storages(server, className) {
-  const folder = join(server.persist, "v3", "do", `counterfoil-${className}`);
-  return readdirSync(folder)
-    .filter((name) => name.endsWith(".sqlite") && name !== "metadata.sqlite")
-    .map((name) => join(folder, name));
-}
+import { eventually, own, storages } from "./harness.mjs";
 
 /** What `look` gives for each storage of a class, read beside the running server. */
 function read(server, className, look) {

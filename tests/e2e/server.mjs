@@ -3,7 +3,7 @@
 
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -217,6 +217,14 @@ export class Server {
   async click(code, headers = {}) {
     return this.request("GET", `/${code}`, { headers: { "user-agent": BROWSER, ...headers } });
   }
+}
+
+/** The SQLite files of all objects of a class. */
+export function storages(server, className) {
+  const folder = join(server.persist, "v3", "do", `counterfoil-${className}`);
+  return readdirSync(folder)
+    .filter((name) => name.endsWith(".sqlite") && name !== "metadata.sqlite")
+    .map((name) => join(folder, name));
 }
 
 /** A port of localhost that nobody uses. */
