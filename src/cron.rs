@@ -75,28 +75,33 @@ pub struct Asked {
 pub async fn run_job(world: &Rc<World>, job: Job, asked: &Asked) -> Result<Json, Fault> {
     let calls = Rc::new(Calls::new(world.settings.calls_per_run));
     let counted = Rc::new(counted(world, &calls));
-    let summary = match (job, &asked.account) {
-        (Job::Reconciler, Some(account)) => {
-            reconciler::run_account(&counted, account, asked.dry_run)
-                .await?
-                .json()
-        }
-        (Job::Reconciler, None) => {
-            let pass = if asked.dry_run {
-                PassName::DryRun
-            } else {
-                PassName::Asked
-            };
-            reconciler::run(&counted, &calls, pass).await?.json()
-        }
-        (Job::Sweeper, _) => sweeper::run(&counted, &calls).await?.json(),
-        (Job::Inbox, _) => watchdog::run(&counted, &calls).await?.json(),
-        (Job::Reporter, _) => reporter::run(&counted, &calls).await?.json(),
-        (Job::Plans, _) => nightly::run(&counted, &calls).await?.json(),
+    let summary = match job {
+        Job::Reconciler => return Ok(reconcile(world, asked).await?.json()),
+        Job::Sweeper => sweeper::run(&counted, &calls).await?.json(),
+        Job::Inbox => watchdog::run(&counted, &calls).await?.json(),
+        Job::Reporter => reporter::run(&counted, &calls).await?.json(),
+        Job::Plans => nightly::run(&counted, &calls).await?.json(),
+    };
+    world.db.query(ran(&[job.name()], world.now())).await?;
+    Ok(summary)
+}
+
+/// Runs the reconciler now, with calls of its own.
+pub async fn reconcile(world: &Rc<World>, asked: &Asked) -> Result<reconciler::Summary, Fault> {
+    let calls = Rc::new(Calls::new(world.settings.calls_per_run));
+    let counted = Rc::new(counted(world, &calls));
+    let pass = if asked.dry_run {
+        PassName::DryRun
+    } else {
+        PassName::Asked
+    };
+    let summary = match &asked.account {
+        Some(account) => reconciler::run_account(&counted, account, asked.dry_run).await?,
+        None => reconciler::run(&counted, &calls, pass).await?,
     };
     if !asked.dry_run {
-        let at = world.now();
-        world.db.query(ran(&[job.name()], at)).await?;
+        let name = Job::Reconciler.name();
+        world.db.query(ran(&[name], world.now())).await?;
     }
     Ok(summary)
 }

@@ -37,6 +37,7 @@ async fn load(call: &Call, account: &Account) -> Result<AccountView, Fault> {
         customer_id: account.customer_id.as_ref().map(CustomerId::to_string),
         plan: (account.plan.to_string(), account.plan_since),
         payment: account.payment.clone(),
+        jobs_per_minute: account.jobs_per_minute,
         agreement_id: account.agreement_id.as_ref().map(AgreementId::to_string),
         anchor: (
             first,

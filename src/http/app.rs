@@ -104,7 +104,12 @@ pub async fn handle(world: Rc<World>, request: Request) -> Response {
             let fields = json!({"request_id": request_id, "code": fault.code(),
                 "doing": fault.doing, "cause": fault.cause});
             world.log.line("error", "request.fault", fields);
-            fault_problem(&fault).response(&request_id)
+            let problem = fault_problem(&fault);
+            if browser {
+                super::pages::instead(&problem, &request_id)
+            } else {
+                problem.response(&request_id)
+            }
         }
     };
     if head {
@@ -183,6 +188,7 @@ fn dispatch(endpoint: Endpoint, call: Call) -> Later<'static, Answer> {
         Endpoint::Lab => Box::pin(super::lab_page::lab(call)),
         Endpoint::RunLab => Box::pin(super::lab_page::run_lab(call)),
         Endpoint::ReconcilePage => Box::pin(super::reconcile_page::reconcile_page(call)),
+        Endpoint::RunReconcile => Box::pin(super::reconcile_page::run_reconcile(call)),
         Endpoint::EngineRoom => Box::pin(super::events_page::engine_room(call)),
         Endpoint::RunEngineRoom => Box::pin(super::events_page::run_engine_room(call)),
         Endpoint::LinksPage => Box::pin(super::links_page::links_page(call)),

@@ -193,6 +193,7 @@ const fn is_operator_page(endpoint: Endpoint) -> bool {
     matches!(
         endpoint,
         Endpoint::ReconcilePage
+            | Endpoint::RunReconcile
             | Endpoint::Lab
             | Endpoint::RunLab
             | Endpoint::EngineRoom

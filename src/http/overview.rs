@@ -1,16 +1,23 @@
 //! What the overview shows, read from both databases.
 
+use std::collections::BTreeMap;
+
 use super::app::Call;
 use super::list::Page;
 use super::reply::{Answer, Failure, Response};
 use crate::accounts::{Account, store};
+use crate::cron::Job;
 use crate::fault::Fault;
 use crate::ledger::totals::within;
-use crate::pages::{self, AccountLine, Counts, Overview};
+use crate::moment::DAY_MS;
+use crate::pages::{self, AccountLine, AlertLine, Counts, Overview};
 use crate::params;
-use crate::ports::{Db, Row, Statement, Value};
+use crate::ports::{Db, Row, Statement};
 use crate::units::Millis;
 use crate::world::World;
+
+/// Alerts on the page.
+const ALERTS_SHOWN: i64 = 10;
 
 /// `GET /app`: an account is sent to its own page.
 pub async fn overview(call: Call) -> Answer {
@@ -29,25 +36,30 @@ async fn load(world: &World, page: &Page, now: Millis) -> Result<Overview, Failu
     let (db, ledger) = (&*world.db, &*world.ledger);
     let rows = store::list(db, page.after_or_first(), page.rows()).await?;
     let (accounts, next) = page.cut(rows, |account| account.account_id.to_string());
-    let control = one(
-        db,
-        "select (select count(*) from account where demo = 0) as accounts, \
-         (select count(*) from link l join account a on a.account_id = l.account_id \
-         where a.demo = 0) as links, \
-         (select count(*) from account where payment = 'overdue' and demo = 0) as overdue, \
-         (select count(*) from alert where next_at_ms is not null) as alerts",
-        vec![],
-    )
-    .await?;
     let hidden = store::demo_ids(world).await?;
-    let ledgers = one(
-        ledger,
-        "select (select count(*) from review where closed_at_ms is null and (account_id is null \
-         or account_id not in (select value from json_each(?1)))) as review, \
-         (select count(*) from feed where due_at_ms is not null) as busy",
-        params![hidden.as_str()],
-    )
-    .await?;
+    Ok(Overview {
+        counts: counts(world, &hidden, now).await?,
+        features: features(ledger, &hidden).await?,
+        events: events(db).await?,
+        runs: runs(db).await?,
+        alerts: alerts(db).await?,
+        accounts: accounts.iter().map(|account| line(account, now)).collect(),
+        next,
+        read_at: now,
+    })
+}
+
+async fn counts(world: &World, hidden: &str, now: Millis) -> Result<Vec<Counts>, Fault> {
+    let sql = "select (select count(*) from account where demo = 0) as accounts, \
+        (select count(*) from link l join account a on a.account_id = l.account_id \
+        where a.demo = 0) as links, \
+        (select count(*) from account where payment = 'overdue' and demo = 0) as overdue, \
+        (select count(*) from alert where raised_at_ms > ?1) as alerts";
+    let control = one(&*world.db, Statement::new(sql, params![now.after(-DAY_MS)])).await?;
+    let sql = "select (select count(*) from review where closed_at_ms is null \
+        and (account_id is null or account_id not in (select value from json_each(?1)))) \
+        as review, (select count(*) from feed where due_at_ms is not null) as busy";
+    let ledgers = one(&*world.ledger, Statement::new(sql, params![hidden])).await?;
     let count = |row: &Row, label, name, href, watch| {
         let value = row.int(name)?;
         Ok::<_, Fault>(Counts {
@@ -57,33 +69,24 @@ async fn load(world: &World, page: &Page, now: Millis) -> Result<Overview, Failu
             watch,
         })
     };
-    let counts = vec![
+    Ok(vec![
         count(&control, "accounts", "accounts", Some("#accounts"), false)?,
         count(&control, "links", "links", Some("/app/links"), false)?,
         count(&ledgers, "objects with something due", "busy", None, false)?,
         count(
             &ledgers,
-            "to be looked at",
+            "to be reviewed",
             "review",
             Some("/app/reconcile"),
             true,
         )?,
-        count(&control, "overdue payments", "overdue", None, true)?,
-        count(&control, "alerts not sent", "alerts", None, true)?,
-    ];
-    Ok(Overview {
-        counts,
-        features: features(ledger, &hidden).await?,
-        events: events(db).await?,
-        runs: runs(db).await?,
-        accounts: accounts.iter().map(|account| line(account, now)).collect(),
-        next,
-        read_at: now,
-    })
+        count(&control, "payments overdue", "overdue", None, true)?,
+        count(&control, "alerts in 24 hours", "alerts", None, true)?,
+    ])
 }
 
-async fn one(db: &dyn Db, sql: &str, params: Vec<Value>) -> Result<Row, Fault> {
-    let rows = db.query(Statement::new(sql, params)).await?;
+async fn one(db: &dyn Db, statement: Statement) -> Result<Row, Fault> {
+    let rows = db.query(statement).await?;
     rows.into_iter()
         .next()
         .ok_or_else(|| Fault::unreadable("count", "no row"))
@@ -115,15 +118,32 @@ async fn events(db: &dyn Db) -> Result<Vec<(String, i64)>, Fault> {
         .collect()
 }
 
+/// Every job that the cron does, also one that it has not done yet.
 async fn runs(db: &dyn Db) -> Result<Vec<(String, Option<Millis>)>, Fault> {
-    let sql = "select name, finished_at_ms from cron order by name";
+    let sql = "select name, finished_at_ms from cron where finished_at_ms is not null";
     let rows = db.query(Statement::new(sql, vec![])).await?;
+    let mut finished = BTreeMap::new();
+    for row in &rows {
+        finished.insert(row.text("name")?, row.millis("finished_at_ms")?);
+    }
+    let names = ["tick"].into_iter().chain(Job::ALL.map(Job::name));
+    Ok(names
+        .map(|name| (name.to_owned(), finished.get(name).copied()))
+        .collect())
+}
+
+async fn alerts(db: &dyn Db) -> Result<Vec<AlertLine>, Fault> {
+    let sql = "select kind, subject, raised_at_ms, sent_at_ms from alert \
+        order by raised_at_ms desc, kind, subject limit cast(?1 as integer)";
+    let rows = db.query(Statement::new(sql, params![ALERTS_SHOWN])).await?;
     rows.iter()
         .map(|row| {
-            Ok((
-                row.text("name")?.to_owned(),
-                row.opt_millis("finished_at_ms")?,
-            ))
+            Ok(AlertLine {
+                at: row.millis("raised_at_ms")?,
+                kind: row.text("kind")?.to_owned(),
+                subject: row.text("subject")?.to_owned(),
+                is_sent: row.opt_millis("sent_at_ms")?.is_some(),
+            })
         })
         .collect()
 }

@@ -14,7 +14,11 @@ pub fn html(status: u16, page: String) -> Response {
 /// A problem, for a browser that asked for a page.
 pub fn instead(problem: &Problem, request_id: &str) -> Response {
     let page = pages::no_page(problem.status, &problem.detail, request_id);
-    html(problem.status, page)
+    let page = html(problem.status, page);
+    match problem.retry_after {
+        Some(seconds) => page.with("retry-after", seconds.to_string()),
+        None => page,
+    }
 }
 
 /// `GET /`

@@ -1,24 +1,70 @@
 //! What `/app/reconcile` shows, loaded.
 
 use super::app::Call;
+use super::body::too_large;
 use super::list::Page;
 use super::pages::html;
-use super::reply::Answer;
+use super::reply::{Answer, Problem};
+use super::request::Body;
 use crate::accounts::store;
+use crate::cron::{self, Asked};
 use crate::fault::Fault;
 use crate::ledger::closing::{self, Item};
-use crate::ledger::evidence::{self, Filter};
+use crate::ledger::evidence::{self, Evidence, Filter};
 use crate::ledger::meter_rules::Outcome;
 use crate::ledger::meters;
 use crate::ledger::review::ReviewKind;
-use crate::pages::{self, EvidenceLine, MeterLine, ReconcileView, ReviewLine};
+use crate::pages::{self, EvidenceLine, MeterLine, ReconcileView, ReviewLine, RunView};
 use crate::ports::Row;
+use crate::reconciler::Summary;
 use crate::units::{AccountId, Delta};
 
 /// `GET /app/reconcile`
 pub async fn reconcile_page(call: Call) -> Answer {
+    let account = call.account.as_ref().map(|one| one.account_id.clone());
+    shown(&call, account, None).await
+}
+
+/// `POST /app/reconcile/run`: runs it, and shows what it found.
+pub async fn run_reconcile(call: Call) -> Answer {
+    let asked = asked(&call)?;
+    if let Some(id) = &asked.account
+        && store::load(&*call.world.db, id).await?.is_none()
+    {
+        return Err(Problem::field("account", "There is no such account.").into());
+    }
+    let summary = cron::reconcile(&call.world, &asked).await?;
+    shown(
+        &call,
+        asked.account,
+        Some(run_view(asked.dry_run, &summary)),
+    )
+    .await
+}
+
+/// `account` and `dry_run` of the page's form.
+fn asked(call: &Call) -> Result<Asked, Problem> {
+    let Body::Whole(bytes) = &call.request.body else {
+        return Err(too_large());
+    };
+    let mut asked = Asked::default();
+    for (name, value) in url::form_urlencoded::parse(bytes) {
+        match (&*name, value.trim()) {
+            ("account", "") => {}
+            ("account", id) => {
+                let id = AccountId::new(id);
+                let none = || Problem::field("account", "There is no such account.");
+                asked.account = Some(id.ok_or_else(none)?);
+            }
+            ("dry_run", value) => asked.dry_run = value == "1",
+            _ => return Err(Problem::field(&name, "There is no such field.")),
+        }
+    }
+    Ok(asked)
+}
+
+async fn shown(call: &Call, account: Option<AccountId>, run: Option<RunView>) -> Answer {
     let page = Page::of(&call.request)?;
-    let account = call.request.query_param("account").and_then(AccountId::new);
     let (ledger, id) = (&*call.world.ledger, account.as_ref());
     let hidden = store::demo_ids(&call.world).await?;
     let (after, rows) = (page.after_or_first(), page.rows());
@@ -41,6 +87,7 @@ pub async fn reconcile_page(call: Call) -> Answer {
     }
     let view = ReconcileView {
         account,
+        run,
         meters: rows.iter().map(meter_line).collect(),
         evidence: evidence
             .iter()
@@ -50,6 +97,46 @@ pub async fn reconcile_page(call: Call) -> Answer {
         more,
     };
     Ok(html(200, pages::reconcile(&call.viewer(), &view)))
+}
+
+fn run_view(is_dry: bool, summary: &Summary) -> RunView {
+    let differs = summary.differs.iter().flatten();
+    RunView {
+        is_dry,
+        counts: vec![
+            ("compared", summary.checked, false),
+            ("match", summary.matched, false),
+            ("repaired and read back", summary.repaired, false),
+            ("left as they differ", summary.left, true),
+            ("not repaired", summary.failed, true),
+            ("unreadable", summary.unreadable, true),
+            ("incomplete", summary.incomplete, true),
+        ],
+        differs: differs.map(differing).collect(),
+        is_done: summary.done,
+    }
+}
+
+fn differing(found: &Evidence) -> EvidenceLine {
+    EvidenceLine {
+        of: [
+            found.pair.account_id.to_string(),
+            found.pair.feature.to_string(),
+            found.pair.cycle.to_string(),
+        ],
+        at: found.at,
+        numbers: [
+            Some(found.facts.ledger.get()),
+            Some(found.counters.get()),
+            Some(found.facts.base.get()),
+            found.facts.sent.map(Delta::get),
+            found.facts.provider.map(Delta::get),
+            None,
+            None,
+        ],
+        verdict: found.verdict.name().to_owned(),
+        cause: found.cause.map(|cause| cause.name().to_owned()),
+    }
 }
 
 fn meter_line(row: &meters::Row) -> MeterLine {

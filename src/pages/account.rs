@@ -2,7 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::{Viewer, event_table, frame, moment, number};
+use super::sheet::{Column, facts, nothing, table_or};
+use super::{
+    Tone, Viewer, badge, budget_table, event_table, frame_of, moment, number, or_dash, words,
+};
 use crate::inbox::listing::EventView;
 use crate::units::Millis;
 
@@ -19,6 +22,8 @@ pub struct AccountView {
     pub plan: (String, Option<Millis>),
     /// `ok` or `overdue`.
     pub payment: String,
+    /// How many new jobs a minute it may start, where that was set.
+    pub jobs_per_minute: Option<i64>,
     /// The current agreement.
     pub agreement_id: Option<String>,
     /// Where cycles begin, where that came from, and whether it can no longer move.
@@ -73,125 +78,127 @@ pub struct KeyLine {
 
 /// The page.
 pub fn account(viewer: &Viewer, view: &AccountView) -> String {
-    frame(
-        "Account",
-        viewer,
-        &html! {
-            p { code { (view.id) } @if let Some(name) = &view.name { " · " (name) } }
-            (facts(view))
-            (budgets(view))
-            (usage(view))
-            h2 { "Events" }
-            (event_table(&view.events, view.may_change))
-            (keys(view))
-            @if view.may_change { (change(view)) }
-        },
-    )
+    let body = html! {
+        @if let Some(name) = &view.name { p { (name) } }
+        (about(view))
+        h2 { "Budget of this cycle" }
+        @match &view.budgets {
+            None => (nothing("The account's object did not answer; a reload asks it again.")),
+            Some(lines) => (budget_table(lines)),
+        }
+        (usage(view))
+        h2 { "Events" }
+        (event_table(&view.events, view.may_change))
+        (keys(view))
+        @if view.may_change { (change(view)) }
+    };
+    frame_of("Account", &view.id, viewer, &body)
 }
 
-fn facts(view: &AccountView) -> Markup {
+fn about(view: &AccountView) -> Markup {
     let (plan, since) = &view.plan;
-    let (at, source, fixed) = view.anchor;
+    let (at, source, is_fixed) = view.anchor;
     let (cycle, starts_at, ends_at) = &view.cycle;
+    let tone = if view.payment == "ok" {
+        Tone::Good
+    } else {
+        Tone::Warn
+    };
+    let balance: Vec<String> = (view.balance.iter())
+        .map(|(what, units)| format!("{} {what}", number(*units)))
+        .collect();
     html! {
-        div.scroll { table { tbody {
-            tr { th { "Plan" } td {
-                (plan) @if let Some(since) = since { " since " (moment(*since)) }
-            } }
-            tr { th { "Payment" } td class=(if view.payment == "ok" { "good" } else { "warn" }) {
-                (view.payment)
-            } }
-            tr { th { "Customer" } td { (optional(view.customer_id.as_deref())) } }
-            tr { th { "Agreement" } td { (optional(view.agreement_id.as_deref())) } }
-            tr { th { "Cycle" } td {
-                (cycle) ": " (moment(*starts_at)) " to " (moment(*ends_at))
-            } }
-            tr { th { "Anchor" } td {
-                (moment(at)) " from " code { (source) } @if fixed { ", fixed" }
-            } }
-            tr { th { "Balance" } td {
-                @for (what, units) in &view.balance { span { (what) " " (number(*units)) " " } }
-                @if view.balance.is_empty() { span.soft { "nothing granted" } }
-            } }
-        } } }
-        form data-api={ "POST /v1/account/sync?account=" (view.id) } {
-            button.quiet type="submit" { "Read the plan from the provider, now" }
+        (facts(&[
+            ("Plan", html! {
+                b { (plan) }
+                @if let Some(since) = since { " since " (moment(*since)) }
+            }),
+            ("Payment", badge(tone, &view.payment)),
+            ("Balance", html! {
+                @if balance.is_empty() { span.soft { "nothing granted in this cycle" } }
+                @else { (balance.join(", ")) }
+            }),
+            ("Cycle", html! {
+                (cycle) ", from " (moment(*starts_at)) " to " (moment(*ends_at))
+            }),
+            ("Anchor", html! {
+                (moment(at)) " by " (words(source)) @if is_fixed { ", fixed" }
+            }),
+            ("Customer", code_or_none(view.customer_id.as_deref())),
+            ("Agreement", code_or_none(view.agreement_id.as_deref())),
+        ]))
+        @if view.customer_id.is_some() {
+            form data-api={ "POST /v1/account/sync?account=" (view.id) }
+                data-said="The plan is what the provider says." {
+                button.quiet type="submit" { "Read the plan from the provider, now" }
+            }
         }
     }
 }
 
-fn optional(text: Option<&str>) -> Markup {
+fn code_or_none(text: Option<&str>) -> Markup {
     html! {
         @if let Some(text) = text { code { (text) } } @else { span.soft { "none" } }
     }
 }
 
-fn budgets(view: &AccountView) -> Markup {
-    html! {
-        h2 { "Budgets" }
-        @match &view.budgets {
-            None => { p.soft { "The account's object did not answer." } }
-            Some(lines) => { div.scroll { table {
-                thead { tr {
-                    th { "Feature" } th { "Limit is" } th.n { "Limit" } th.n { "Used" }
-                    th.n { "Held" } th.n { "Remaining" }
-                } }
-                tbody { @for line in lines { tr {
-                    td { code { (line.feature) } }
-                    td { (line.limit_state) }
-                    td.n { (line.limit.map_or_else(|| "—".to_owned(), number)) }
-                    td.n { (number(line.used)) }
-                    td.n { (number(line.held)) }
-                    td.n { (line.remaining.map_or_else(|| "—".to_owned(), number)) }
-                } } }
-            } } }
-        }
-    }
-}
-
 fn usage(view: &AccountView) -> Markup {
+    let columns = [
+        Column::Text("Feature"),
+        Column::Text("Cycle"),
+        Column::Number("Total"),
+    ];
+    let rows: Vec<Vec<Markup>> = (view.usage.iter())
+        .map(|(feature, cycle, total)| {
+            vec![
+                html! { code { (feature) } },
+                html! { (cycle) },
+                html! { (number(*total)) },
+            ]
+        })
+        .collect();
     html! {
         h2 { "Usage" }
-        div.scroll { table {
-            thead { tr { th { "Feature" } th { "Cycle" } th.n { "Total" } } }
-            tbody {
-                @for (feature, cycle, total) in &view.usage {
-                    tr { td { code { (feature) } } td { (cycle) } td.n { (number(*total)) } }
-                }
-                @if view.usage.is_empty() { tr { td.soft colspan="3" { "none yet" } } }
-            }
-        } }
-        p {
-            a href={ "/app/jobs?account=" (view.id) } { "Jobs" } " · "
-            a href={ "/app/links?account=" (view.id) } { "Links" } " · "
-            a href={ "/app/events?account=" (view.id) } { "Events" }
-        }
+        (table_or("Usage", &columns, &rows, "The ledger has no entry of this account yet."))
     }
 }
 
 fn keys(view: &AccountView) -> Markup {
+    let columns = [
+        Column::Text("Key"),
+        Column::Text("Name"),
+        Column::Text("Made"),
+        Column::Text("Last used"),
+        Column::Aside("Revoke"),
+    ];
+    let rows: Vec<Vec<Markup>> = view.keys.iter().map(|key| api_key(view, key)).collect();
     html! {
         h2 { "API keys" }
-        div.scroll { table {
-            thead { tr {
-                th { "Key" } th { "Name" } th { "Made" } th { "Last used" } th { "" }
-            } }
-            tbody { @for key in &view.keys { tr {
-                td { code { "cfk_" (key.id) "_…" } }
-                td { (key.name.as_deref().unwrap_or("")) }
-                td { (moment(key.created_at)) }
-                td { @if let Some(at) = key.last_used_at { (moment(at)) } }
-                td { (revocation(view, key)) }
-            } } }
-        } }
+        div #key-list data-fresh {
+            (table_or("API keys", &columns, &rows, "This account has no API key."))
+        }
         @if view.may_change {
-            form.row data-api={ "POST /v1/accounts/" (view.id) "/keys" } data-show="api_key" {
-                label { "Name" input name="name" maxlength="200"; }
-                button type="submit" { "Make a key" }
+            form.row data-api={ "POST /v1/accounts/" (view.id) "/keys" } data-show="api_key"
+                data-said="Made. The key is shown this once:" {
+                label { "Name of the key (optional)" input name="name" maxlength="200"; }
+                button.quiet type="submit" { "Make a key" }
                 output {}
             }
         }
     }
+}
+
+fn api_key(view: &AccountView, key: &KeyLine) -> Vec<Markup> {
+    vec![
+        html! { code { "cfk_" (key.id) "_…" } },
+        html! { (or_dash(key.name.as_deref())) },
+        moment(key.created_at),
+        html! {
+            @if let Some(at) = key.last_used_at { (moment(at)) }
+            @else { span.soft { "never" } }
+        },
+        revocation(view, key),
+    ]
 }
 
 fn revocation(view: &AccountView, key: &KeyLine) -> Markup {
@@ -199,7 +206,8 @@ fn revocation(view: &AccountView, key: &KeyLine) -> Markup {
         Some(at) => html! { span.soft { "revoked " (moment(at)) } },
         None if view.may_change => html! {
             form data-api={ "DELETE /v1/accounts/" (view.id) "/keys/" (key.id) }
-                data-confirm="Revoke this key?" {
+                data-confirm="Revoke this key? Whoever uses it is refused from now on."
+                data-said="The key is revoked." {
                 button.quiet type="submit" { "Revoke" }
             }
         },
@@ -210,19 +218,21 @@ fn revocation(view: &AccountView, key: &KeyLine) -> Markup {
 fn change(view: &AccountView) -> Markup {
     html! {
         h2 { "Change" }
-        form.row data-api={ "PATCH /v1/accounts/" (view.id) } {
-            label { "Name" input name="name" maxlength="200"; }
+        form.row data-api={ "PATCH /v1/accounts/" (view.id) } data-said="Changed." {
+            label { "Name" input name="name" maxlength="200" value=[view.name.as_deref()]; }
             @if view.customer_id.is_none() {
                 label { "Customer at the provider" input name="customer_id" maxlength="64"; }
             }
-            label { "New jobs a minute" input name="jobs_per_minute" data-type="int"; }
+            label { "New jobs a minute"
+                input type="number" name="jobs_per_minute" min="1" data-type="int"
+                    value=[view.jobs_per_minute];
+            }
             @if !view.anchor.2 {
-                label {
-                    "Cycles begin at"
-                    input name="starts_at" placeholder="2026-10-20T15:29:00Z";
+                label { "Cycles begin (UTC)"
+                    input type="datetime-local" name="starts_at" step="1" data-type="utc";
                 }
             }
-            button type="submit" { "Change" }
+            button.quiet type="submit" { "Change" }
         }
     }
 }

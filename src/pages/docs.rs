@@ -3,7 +3,8 @@
 
 use maud::{Markup, html};
 
-use super::{Viewer, frame};
+use super::sheet::{Column, table};
+use super::{Tone, Viewer, badge, frame};
 use crate::http::openapi::{
     AREAS, Area, Content, Field, Kind, Operation, PROBLEMS, example, roles,
 };
@@ -19,7 +20,7 @@ pub fn docs(viewer: &Viewer) -> String {
                 a href="/openapi.json" { "/openapi.json" } "."
             }
             (rules())
-            ul.columns {
+            ul.jumps {
                 @for area in AREAS { li { a href={ "#" (slug(area.name)) } { (area.name) } } }
                 li { a href="#problems" { "Problems" } }
             }
@@ -60,7 +61,7 @@ fn rules() -> Markup {
 fn section(area: &Area) -> Markup {
     html! {
         h2 id=(slug(area.name)) { (area.name) }
-        p { (area.about) }
+        p { (prose(area.about)) }
         @for operation in area.operations { (one(operation)) }
     }
 }
@@ -73,11 +74,11 @@ fn one(operation: &Operation) -> Markup {
                 " " (operation.summary)
             }
             p.soft { (who(operation)) }
-            @if !operation.details.is_empty() { p { (operation.details) } }
+            @if !operation.details.is_empty() { p { (prose(operation.details)) } }
             @if !operation.query.is_empty() { (fields("Query", operation.query)) }
             @if !operation.body.is_empty() { (fields("Body", operation.body)) }
             @for answer in operation.answers {
-                p { b { (answer.status) } " " (answer.about) }
+                p { b { (answer.status) } " " (prose(answer.about)) }
                 @match answer.body {
                     Content::Empty => {}
                     Content::Json(text) => { pre { (pretty(text)) } }
@@ -106,23 +107,33 @@ fn who(operation: &Operation) -> String {
     }
 }
 
-fn fields(title: &str, fields: &[Field]) -> Markup {
+fn fields(title: &'static str, fields: &[Field]) -> Markup {
+    let columns = [
+        Column::Text(title),
+        Column::Text("Holds"),
+        Column::Text("Meaning"),
+    ];
+    let rows: Vec<Vec<Markup>> = (fields.iter())
+        .map(|field| {
+            vec![
+                html! {
+                    code { (field.name) }
+                    @if field.required { " " (badge(Tone::Soft, "required")) }
+                },
+                html! { (kind(field.kind)) },
+                prose(field.about),
+            ]
+        })
+        .collect();
+    table(title, &columns, &rows)
+}
+
+/// A sentence whose `code` stands between backticks.
+fn prose(text: &str) -> Markup {
     html! {
-        div.scroll { table {
-            thead { tr { th { (title) } th { "Holds" } th { "Meaning" } } }
-            tbody {
-                @for field in fields {
-                    tr {
-                        td {
-                            code { (field.name) }
-                            @if field.required { " " span.badge { "required" } }
-                        }
-                        td { (kind(field.kind)) }
-                        td { (field.about) }
-                    }
-                }
-            }
-        } }
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
+        }
     }
 }
 
@@ -147,20 +158,23 @@ fn kind(kind: Kind) -> String {
 }
 
 fn problems() -> Markup {
+    let columns = [
+        Column::Number("Status"),
+        Column::Text("Code"),
+        Column::Text("Meaning"),
+    ];
+    let rows: Vec<Vec<Markup>> = (PROBLEMS.iter())
+        .map(|problem| {
+            vec![
+                html! { (problem.status) },
+                html! { code id=(problem.code) { (problem.code) } },
+                prose(problem.about),
+            ]
+        })
+        .collect();
     html! {
         h2 #problems { "Problems" }
-        div.scroll { table {
-            thead { tr { th { "Status" } th { "Code" } th { "Meaning" } } }
-            tbody {
-                @for problem in PROBLEMS {
-                    tr id=(problem.code) {
-                        td.n { (problem.status) }
-                        td { code { (problem.code) } }
-                        td { (problem.about) }
-                    }
-                }
-            }
-        } }
+        (table("Problems", &columns, &rows))
     }
 }
 

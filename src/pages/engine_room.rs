@@ -3,8 +3,9 @@
 
 use maud::{Markup, html};
 
-use super::{Viewer, frame, number};
-use crate::inbox::engine::{Report, Side};
+use super::sheet::{Column, table};
+use super::{Tone, Viewer, frame, number, tile};
+use crate::inbox::engine::{Report, Side, Step};
 
 /// The page; without a report it explains and offers to run.
 pub fn engine_room(viewer: &Viewer, report: Option<&Report>) -> String {
@@ -13,15 +14,15 @@ pub fn engine_room(viewer: &Viewer, report: Option<&Report>) -> String {
         viewer,
         &html! {
             p { "A customer on Free, balance 10, buys Pro. Nine deliveries of three events arrive: \
-                twice, late, out of order, and once the process stops between the plan and the \
-                allowance. The left side sets the plan to what each message says and adds 490 for \
-                every payment or plan change that it handles on Pro. The right side is the live \
-                intake and the live lane on a fresh account." }
+                in copies, late, out of order, and once the process stops between the plan and the \
+                allowance. One side sets the plan to what each message says and adds 490 for \
+                every payment or plan change that it handles on Pro. The other is the live intake \
+                and the live lane on a fresh account." }
             form.row method="post" action="/app/engine-room/run" {
-                label {
+                label.check {
                     input type="checkbox" name="doorbell" value="1"
                         checked[report.is_some_and(|report| report.doorbell)];
-                    " with the doorbell: the provider is asked, as always elsewhere"
+                    "With the doorbell: the provider is asked, as always elsewhere"
                 }
                 button type="submit" { "Run the nine deliveries" }
             }
@@ -31,64 +32,101 @@ pub fn engine_room(viewer: &Viewer, report: Option<&Report>) -> String {
 }
 
 fn result(report: &Report) -> Markup {
+    let columns = [
+        Column::Number("#"),
+        Column::Text("Delivery"),
+        Column::Text("Applied on arrival"),
+        Column::Text("What it did"),
+        Column::Text("Pipeline"),
+        Column::Text("What it did"),
+    ];
+    let rows: Vec<Vec<Markup>> = (report.steps.iter().enumerate())
+        .map(|(index, step)| {
+            vec![
+                html! { (index + 1) },
+                html! { (step.delivery.name()) },
+                stands(gone_wrong(step), &step.naive),
+                html! { span.soft { (step.naive.note) } },
+                stands(Tone::Plain, &step.pipeline),
+                html! { span.soft { (step.pipeline.note) } },
+            ]
+        })
+        .collect();
     html! {
-        (tiles(report))
-        div.scroll { table {
-            caption { "Each delivery, and where both sides stand after it" }
-            thead { tr {
-                th.n { "#" } th { "Delivery" } th { "On arrival" } th.n { "Balance" } th { "" }
-                th { "Pipeline" } th.n { "Balance" } th { "" }
-            } }
-            tbody {
-                @for (index, step) in report.steps.iter().enumerate() {
-                    tr {
-                        td.n { (index + 1) }
-                        td { (step.delivery.name()) }
-                        (side(&step.naive))
-                        (side(&step.pipeline))
-                    }
-                }
-            }
-        } }
-        p { "The pipeline's account: "
+        (ends(report))
+        (counts(report))
+        h2 { "Each delivery, and where both sides stand after it" }
+        (table("Nine deliveries", &columns, &rows))
+        p.soft { "The pipeline's account: "
             a href={ "/app/accounts/" (report.account_id) } { (report.account_id) } }
     }
 }
 
-fn side(side: &Side) -> Markup {
-    html! {
-        td { (side.plan) }
-        td.n { (number(side.balance)) }
-        td.soft { (side.note) }
+/// On arrival nothing but the order and the number of deliveries makes it differ.
+fn gone_wrong(step: &Step) -> Tone {
+    let (naive, pipeline) = (&step.naive, &step.pipeline);
+    if naive.plan == pipeline.plan && naive.balance == pipeline.balance {
+        Tone::Plain
+    } else {
+        Tone::Bad
     }
 }
 
-fn tiles(report: &Report) -> Markup {
-    let last = report.steps.last();
-    let tile = |value: String, label: &str| html! { div.tile { b { (value) } span { (label) } } };
+/// Plan and balance after a step.
+fn stands(tone: Tone, side: &Side) -> Markup {
+    html! { span class={ "whole " (tone.class()) } { (side.plan) " · " (number(side.balance)) } }
+}
+
+/// Where both sides stand at the end.
+fn ends(report: &Report) -> Markup {
+    let Some(last) = report.steps.last() else {
+        return html! {};
+    };
+    let end = |side: &Side| format!("{} · {}", side.plan, number(side.balance));
+    let too_much = last.naive.balance.saturating_sub(last.pipeline.balance);
+    let (tone, said) = if too_much == 0 {
+        (Tone::Good, "the same as the pipeline".to_owned())
+    } else {
+        (
+            Tone::Bad,
+            format!("{} more than was bought", number(too_much)),
+        )
+    };
     html! {
-        div.tiles {
-            (tile(number(report.arrived), "copies arrived"))
-            (tile(number(report.stored), "events stored"))
-            (tile(number(report.dropped), "counted and dropped"))
-            (tile(number(report.finished), "stopped in the middle, finished by the next copy"))
-            (tile(report.ignored.len().to_string(), "ignored"))
-            (tile(number(report.granted), "times granted"))
-            @if let Some(last) = last {
-                (tile(format!("{} · {}", last.pipeline.plan, number(last.pipeline.balance)),
-                    "the pipeline"))
-                (tile(format!("{} · {}", last.naive.plan, number(last.naive.balance)),
-                    "on arrival"))
+        div.pair {
+            section.panel.side {
+                h2 { "Applied on arrival" }
+                (tile(tone, &end(&last.naive), said))
+            }
+            section.panel.side {
+                h2 { "Pipeline" }
+                (tile(Tone::Good, &end(&last.pipeline), "what was bought"))
             }
         }
-        @for reason in &report.ignored { p.soft { "Ignored: “" (reason) "”" } }
+    }
+}
+
+fn counts(report: &Report) -> Markup {
+    let count = |value: i64, label: &str| tile(Tone::Plain, &number(value), label);
+    let ignored = i64::try_from(report.ignored.len()).unwrap_or(0);
+    html! {
+        div.tiles {
+            (count(report.arrived, "copies arrived"))
+            (count(report.stored, "events stored"))
+            (count(report.dropped, "counted and dropped"))
+            (count(report.finished, "stopped in the middle, finished by the next copy"))
+            (tile(Tone::Plain, &number(ignored), html! {
+                "ignored" @for reason in &report.ignored { ": “" (reason) "”" }
+            }))
+            (count(report.granted, "times granted"))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inbox::engine::{Delivery, Step};
+    use crate::inbox::engine::Delivery;
 
     #[test]
     fn both_sides_of_every_step_and_the_counts_are_shown() {

@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::{Viewer, frame, moment};
+use super::sheet::{Column, table_or};
+use super::{Tone, Viewer, badge, frame, frame_of, moment, number, or_dash};
 use crate::inbox::listing::{EventView, ReceiptView};
 
 /// What the page shows.
@@ -28,31 +29,31 @@ pub struct EventsView {
 
 /// The page.
 pub fn events(viewer: &Viewer, view: &EventsView) -> String {
-    frame(
-        "Events",
-        viewer,
-        &html! {
-            p { "Every verified webhook, once. It is answered when it is stored and applied \
-                behind the answer; copies are counted." }
-            (filters(view))
-            @if !view.dead.is_empty() {
-                h2.bad { "Dead" }
-                p { "Nobody tries these any more. Mend the cause, then replay." }
-                (event_table(&view.dead, view.is_operator))
-                @if view.is_operator {
-                    form.row data-api="POST /v1/events/replay" {
-                        input type="hidden" name="status" value="dead";
-                        button type="submit" { "Replay all dead events" }
-                    }
+    let body = html! {
+        p { "Every verified webhook, once: answered when it is stored, applied behind the answer." }
+        (filters(view))
+        @if !view.dead.is_empty() {
+            h2 { "Dead" }
+            p { "Nobody tries these any more. Mend the cause, then replay." }
+            (event_table(&view.dead, view.is_operator))
+            @if view.is_operator && view.account.is_none() {
+                form data-api="POST /v1/events/replay"
+                    data-said="The dead events are in the queue again." {
+                    input type="hidden" name="status" value="dead";
+                    button type="submit" { "Replay all dead events" }
                 }
             }
-            h2 { "Received" }
-            (event_table(&view.events, view.is_operator))
-            @if let Some(next) = &view.next {
-                p { a href=(next_href(view, next)) { "Older" } }
-            }
-        },
-    )
+        }
+        h2 { "Received" }
+        (event_table(&view.events, view.is_operator))
+        @if let Some(next) = &view.next {
+            p { a href=(next_href(view, next)) { "Older events" } }
+        }
+    };
+    match &view.account {
+        Some(account) => frame_of("Events", account, viewer, &body),
+        None => frame("Events", viewer, &body),
+    }
 }
 
 fn next_href(view: &EventsView, next: &str) -> String {
@@ -91,66 +92,81 @@ fn filters(view: &EventsView) -> Markup {
                 input name="type" value=[view.type_name.as_deref()]
                     placeholder="customer.plan_changed";
             }
-            button type="submit" { "Show" }
+            button.quiet type="submit" { "Show" }
         }
     }
 }
 
 /// Events as a table: state, result, tries, deliveries, and the buttons that fit.
 pub fn event_table(events: &[EventView], is_operator: bool) -> Markup {
-    html! {
-        div.scroll { table {
-            thead { tr {
-                th { "Received" } th { "Type" } th { "Account" } th { "Status" } th { "Result" }
-                th.n { "Seen" } th.n { "Tries" } th { "" }
-            } }
-            tbody {
-                @for event in events { (event_row(event, is_operator)) }
-                @if events.is_empty() { tr { td.soft colspan="8" { "none" } } }
-            }
-        } }
-    }
+    let columns = [
+        Column::Text("Received"),
+        Column::Text("Event"),
+        Column::Text("Account"),
+        Column::Text("Status"),
+        Column::Text("Result"),
+        Column::Number("Copies"),
+        Column::Number("Tries"),
+        Column::Aside("Decide"),
+    ];
+    let rows: Vec<Vec<Markup>> = events.iter().map(|event| row(event, is_operator)).collect();
+    table_or("Events", &columns, &rows, "No event is here.")
 }
 
-fn event_row(event: &EventView, is_operator: bool) -> Markup {
+fn row(event: &EventView, is_operator: bool) -> Vec<Markup> {
+    vec![
+        moment(event.received_at),
+        html! {
+            (typed(&event.type_name))
+            details { summary { "Deliveries" } (deliveries(event, is_operator)) }
+        },
+        html! {
+            @if let Some(account) = &event.account {
+                a href={ "/app/accounts/" (account) } { (account) }
+            } @else { span.soft { (or_dash(event.customer_id.as_deref())) } }
+        },
+        html! {
+            (badge(tone(&event.status), &event.status))
+            @if event.is_conflict { " " (badge(Tone::Bad, "conflict")) }
+        },
+        html! {
+            (event.result.as_deref().unwrap_or_default())
+            @if let Some(at) = event.next_at { " " span.soft { "next try " (moment(at)) } }
+        },
+        html! { (number(event.seen)) },
+        html! { (number(event.attempts)) },
+        buttons(event, is_operator),
+    ]
+}
+
+/// A type, broken after its dots where it must be.
+fn typed(name: &str) -> Markup {
     html! {
-        tr {
-            td { (moment(event.received_at)) }
-            td {
-                code { (event.type_name) }
-                details { summary { "deliveries" } (receipts(event)) }
+        code.typed {
+            @for (index, part) in name.split('.').enumerate() {
+                @if index > 0 { "." wbr; }
+                (part)
             }
-            td {
-                @if let Some(account) = &event.account {
-                    a href={ "/app/accounts/" (account) } { (account) }
-                } @else { span.soft { (event.customer_id.as_deref().unwrap_or("—")) } }
-            }
-            td class=(tone(&event.status)) {
-                (event.status)
-                @if event.is_conflict { " " span.badge.bad { "conflict" } }
-            }
-            td {
-                (event.result.as_deref().unwrap_or(""))
-                @if let Some(at) = event.next_at { " " span.soft { "next " (moment(at)) } }
-            }
-            td.n { (event.seen) }
-            td.n { (event.attempts) }
-            td { (buttons(event, is_operator)) }
         }
     }
 }
 
-fn receipts(event: &EventView) -> Markup {
+fn deliveries(event: &EventView, is_operator: bool) -> Markup {
     html! {
-        p.soft {
-            code { (event.event_id) } " · " code { (event.id) }
-            @if let Some(at) = event.occurred_at { " · happened " (moment(at)) }
+        div {
+            p.soft {
+                "Event " code { (event.event_id) }
+                @if let Some(at) = event.occurred_at { ", happened " (moment(at)) }
+                @if is_operator {
+                    ". " a href={ "/v1/events/" (event.id) } { "Payload and tries" }
+                }
+            }
+            ol { @for receipt in &event.receipts { (delivery(receipt)) } }
         }
-        ul { @for receipt in &event.receipts { (receipt_line(receipt)) } }
     }
 }
 
-fn receipt_line(receipt: &ReceiptView) -> Markup {
+fn delivery(receipt: &ReceiptView) -> Markup {
     html! {
         li {
             (moment(receipt.at)) ": " (receipt.outcome) ", sent " (moment(receipt.sent_at))
@@ -172,24 +188,29 @@ fn buttons(event: &EventView, is_operator: bool) -> Markup {
     );
     html! {
         @if at_end {
-            form data-api={ "POST /v1/events/" (event.id) "/replay" } {
+            form data-api={ "POST /v1/events/" (event.id) "/replay" }
+                data-said="The event is in the queue again." {
                 button.quiet type="submit" { "Replay" }
             }
         }
         @if open && is_operator {
-            form.row data-api={ "POST /v1/events/" (event.id) "/skip" } {
-                input name="reason" required maxlength="500" placeholder="why" aria-label="Reason";
-                button.quiet type="submit" { "Skip" }
+            details {
+                summary { "Skip" }
+                form.row data-api={ "POST /v1/events/" (event.id) "/skip" }
+                    data-said="The event is skipped." {
+                    label { "Reason" input name="reason" required maxlength="500"; }
+                    button.quiet type="submit" { "Skip it" }
+                }
             }
         }
     }
 }
 
-fn tone(status: &str) -> &'static str {
+fn tone(status: &str) -> Tone {
     match status {
-        "applied" => "good",
-        "dead" => "bad",
-        "failed" | "waiting" => "warn",
-        _ => "soft",
+        "applied" => Tone::Good,
+        "dead" => Tone::Bad,
+        "failed" | "waiting" => Tone::Warn,
+        _ => Tone::Soft,
     }
 }

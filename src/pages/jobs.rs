@@ -2,7 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::{BudgetLine, Viewer, frame, moment, number};
+use super::sheet::{Column, table_or};
+use super::{
+    BudgetLine, Tone, Viewer, badge, bar, duration, frame, frame_of, moment, number,
+    number_or_dash, or_dash,
+};
 use crate::units::Millis;
 
 /// What the page shows of one account.
@@ -58,111 +62,139 @@ pub struct RefusalLine {
 
 /// The page of one account.
 pub fn jobs(viewer: &Viewer, view: &JobsView) -> String {
-    frame(
-        "Jobs",
-        viewer,
-        &html! {
-            p.soft { "Account " code { (view.account) } "." }
-            h2 { "Budget of this cycle" }
-            div.scroll { table {
-                thead { tr {
-                    th { "Feature" } th { "Limit" } th.n { "Used" } th.n { "Held" }
-                    th.n { "Free" } th {}
-                } }
-                tbody { @for line in &view.budgets { (budget(line)) } }
-            } }
-            h2 { "Live holds" }
-            @if view.running.is_empty() { p.soft { "No job is running." } }
-            @else { (running(view)) }
-            h2 { "Last refusals" }
-            @if view.refusals.is_empty() { p.soft { "Nothing was refused." } }
-            @else { (refusals(&view.refusals)) }
-        },
+    let body = html! {
+        h2 { "Budget of this cycle" }
+        (budget_table(&view.budgets))
+        h2 { "Live holds" }
+        (running(view))
+        h2 { "Last refusals" }
+        (refusals(&view.refusals))
+    };
+    frame_of("Jobs", &view.account, viewer, &body)
+}
+
+/// What a cycle's budgets allow, what is used and held of them, and what is free.
+pub fn budget_table(lines: &[BudgetLine]) -> Markup {
+    let columns = [
+        Column::Text("Feature"),
+        Column::Text("Limit"),
+        Column::Number("Used"),
+        Column::Number("Held"),
+        Column::Number("Free"),
+        Column::Aside("Share"),
+    ];
+    let rows: Vec<Vec<Markup>> = lines.iter().map(budget).collect();
+    table_or(
+        "Budgets",
+        &columns,
+        &rows,
+        "No feature is gated: see FEATURES in the settings.",
     )
 }
 
-fn amount(value: Option<i64>) -> String {
-    value.map_or_else(String::new, number)
-}
-
-fn budget(line: &BudgetLine) -> Markup {
-    html! {
-        tr {
-            td { (line.feature) }
-            td {
+fn budget(line: &BudgetLine) -> Vec<Markup> {
+    let share = format!("{} used, {} held", number(line.used), number(line.held));
+    vec![
+        html! { code { (line.feature) } },
+        html! {
+            span.whole {
                 @if let Some(limit) = line.limit { (number(limit)) " " }
                 span.soft { (line.limit_state) }
             }
-            td.n { (number(line.used)) }
-            td.n { (number(line.held)) }
-            td.n { (amount(line.remaining)) }
-            td {
-                @if let Some(limit) = line.limit.filter(|limit| *limit > 0) {
-                    meter min="0" max=(limit) value=(line.used.saturating_add(line.held))
-                        high=(limit) { }
-                }
+        },
+        html! { (number(line.used)) },
+        html! { (number(line.held)) },
+        html! { (number_or_dash(line.remaining)) },
+        html! {
+            @if let Some(limit) = line.limit {
+                (bar(&share, &[(Tone::Plain, line.used), (Tone::Soft, line.held)], limit))
             }
-        }
-    }
+        },
+    ]
 }
 
 fn running(view: &JobsView) -> Markup {
+    let columns = [
+        Column::Text("Job"),
+        Column::Text("Charged"),
+        Column::Text("Admitted"),
+        Column::Number("Lease left"),
+        Column::Aside("Settle"),
+    ];
+    let rows: Vec<Vec<Markup>> = view.running.iter().map(|job| live(view, job)).collect();
+    let said = "No job is running. Whatever starts one asks POST /v1/jobs first.";
     html! {
-        div.scroll { table {
-            thead { tr {
-                th { "Job" } th { "Key" } th { "Holds" } th { "Since" } th.n { "Lease left" } th {}
-            } }
-            tbody { @for job in &view.running {
-                tr {
-                    td { code { (job.id) } }
-                    td { code { (job.key) } }
-                    td {
-                        @for (feature, held, charged) in &job.holds {
-                            (number(*charged)) " of " (number(*held)) " " (feature) " "
-                        }
-                        @if job.capped { span.badge.warn { "capped" } }
-                    }
-                    td { (moment(job.since)) }
-                    td.n data-left-ms=(job.left_ms) { (job.left_ms.max(0) / 1000) " s" }
-                    td { @if view.may_settle { (settle(&view.account, &job.id)) } }
-                }
-            } }
-        } }
+        (table_or("Live holds", &columns, &rows, said))
         @if view.more_run { p.soft { "More jobs run than are shown." } }
     }
 }
 
+fn live(view: &JobsView, job: &JobLine) -> Vec<Markup> {
+    vec![
+        html! { code { (job.key) } br; code.soft { (job.id) } },
+        html! {
+            @for (feature, held, charged) in &job.holds {
+                div { (number(*charged)) " of " (number(*held)) " " (feature) }
+            }
+            @if job.capped { (badge(Tone::Warn, "capped")) }
+        },
+        moment(job.since),
+        html! { span data-left-ms=(job.left_ms) { (duration(job.left_ms)) } },
+        html! { @if view.may_settle { (settle(&view.account, &job.id)) } },
+    ]
+}
+
 fn settle(account: &str, job: &str) -> Markup {
     html! {
-        form.row data-api={ "POST /v1/jobs/" (job) "/settle?account=" (account) }
-            data-confirm="Settle this job now?" {
-            label { "Used" input type="number" name="used" min="0" size="8" data-type="int"
-                placeholder="as charged"; }
-            label { "Reason" input type="text" name="reason" required; }
-            button.quiet type="submit" { "Settle" }
+        details {
+            summary { "Settle by hand" }
+            form.row data-api={ "POST /v1/jobs/" (job) "/settle?account=" (account) }
+                data-said="The job is settled." {
+                label { "Used" input type="number" name="used" min="0" data-type="int"
+                    placeholder="as charged"; }
+                label { "Reason" input type="text" name="reason" maxlength="500" required; }
+                button type="submit" { "Settle" }
+            }
         }
     }
 }
 
 fn refusals(lines: &[RefusalLine]) -> Markup {
-    html! {
-        div.scroll { table {
-            thead { tr {
-                th { "When" } th { "Key or job" } th { "Why" } th { "Feature" }
-                th.n { "Asked" } th.n { "Left" }
-            } }
-            tbody { @for line in lines {
-                tr {
-                    td { (moment(line.at)) }
-                    td { code { (line.subject) } }
-                    td { (line.why) }
-                    td { (line.feature.as_deref().unwrap_or_default()) }
-                    td.n { (amount(line.asked)) }
-                    td.n { (amount(line.remaining)) }
-                }
-            } }
-        } }
-    }
+    let columns = [
+        Column::Text("When"),
+        Column::Text("Key or job"),
+        Column::Text("Why"),
+        Column::Text("Feature"),
+        Column::Number("Asked"),
+        Column::Number("Left"),
+    ];
+    let rows: Vec<Vec<Markup>> = (lines.iter())
+        .map(|line| {
+            vec![
+                moment(line.at),
+                html! { code { (line.subject) } },
+                why(&line.why),
+                html! { (or_dash(line.feature.as_deref())) },
+                html! { (number_or_dash(line.asked)) },
+                html! { (number_or_dash(line.remaining)) },
+            ]
+        })
+        .collect();
+    table_or("Last refusals", &columns, &rows, "Nothing was refused.")
+}
+
+/// A refusal's code and reason, and what the reason means.
+fn why(codes: &str) -> Markup {
+    let meaning = match codes.rsplit(": ").next() {
+        Some("too_big") => "more than the whole limit",
+        Some("used_up") => "more than is left unused",
+        Some("held") => "running jobs hold the rest",
+        Some("rate_limited") => "too many new jobs in this minute",
+        Some("feature_not_in_plan") => "the plan does not have it",
+        Some("limit_unknown") => "the provider could not be read",
+        _ => "",
+    };
+    html! { code { (codes) } " " span.soft { (meaning) } }
 }
 
 /// One feature of an account with live holds.
@@ -182,36 +214,35 @@ pub struct BusyLine {
 
 /// The accounts with live holds, for whoever may see them all.
 pub fn busy_accounts(viewer: &Viewer, lines: &[BusyLine], next: Option<&str>) -> String {
-    frame(
-        "Jobs",
-        viewer,
-        &html! {
-            form.row method="get" action="/app/jobs" {
-                label { "Account" input type="text" name="account" required; }
-                button.quiet type="submit" { "Show" }
-            }
-            h2 { "Accounts with live holds" }
-            @if lines.is_empty() { p.soft { "No account has a running job." } }
-            @else {
-                div.scroll { table {
-                    thead { tr {
-                        th { "Account" } th { "Feature" } th.n { "Used" } th.n { "Held" }
-                        th.n { "Jobs" }
-                    } }
-                    tbody { @for line in lines {
-                        tr {
-                            td { a href={ "/app/jobs?account=" (line.account) } { (line.account) } }
-                            td { (line.feature) }
-                            td.n { (number(line.used)) }
-                            td.n { (number(line.held)) }
-                            td.n { (number(line.jobs)) }
-                        }
-                    } }
-                } }
-            }
-            @if let Some(next) = next { p { a href={ "/app/jobs?after=" (next) } { "More" } } }
-        },
-    )
+    let columns = [
+        Column::Text("Account"),
+        Column::Text("Feature"),
+        Column::Number("Used"),
+        Column::Number("Held"),
+        Column::Number("Jobs"),
+    ];
+    let rows: Vec<Vec<Markup>> = (lines.iter())
+        .map(|line| {
+            vec![
+                html! { a href={ "/app/jobs?account=" (line.account) } { (line.account) } },
+                html! { code { (line.feature) } },
+                html! { (number(line.used)) },
+                html! { (number(line.held)) },
+                html! { (number(line.jobs)) },
+            ]
+        })
+        .collect();
+    let said = "No account has a running job. Name an account to see its budget and refusals.";
+    let body = html! {
+        form.row method="get" action="/app/jobs" {
+            label { "Account" input type="text" name="account" required; }
+            button.quiet type="submit" { "Show its jobs" }
+        }
+        h2 { "Accounts with live holds" }
+        (table_or("Accounts with live holds", &columns, &rows, said))
+        @if let Some(next) = next { p { a href={ "/app/jobs?after=" (next) } { "More" } } }
+    };
+    frame("Jobs", viewer, &body)
 }
 
 #[cfg(test)]
@@ -247,7 +278,7 @@ mod tests {
         for text in [
             "1,500 of 4,000 tokens",
             "data-left-ms=\"61500\"",
-            "61 s",
+            "1 min 1 s",
             "&lt;k&gt;",
         ] {
             assert!(page.contains(text), "{text}");

@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::{Viewer, frame, number};
+use super::sheet::{Column, table};
+use super::{Tone, Viewer, badge, bar, frame, number, number_or_dash, tile};
 
 /// What was raced, and what came of it; without lines nothing was raced yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,53 +97,69 @@ fn form(view: &LabView) -> Markup {
 }
 
 fn result(view: &LabView) -> Markup {
+    let columns = [
+        Column::Number("Job"),
+        Column::Text("Plain check"),
+        Column::Number("It saw left"),
+        Column::Text("Gate"),
+        Column::Number("Left"),
+        Column::Text("The gate's answer"),
+    ];
+    let rows: Vec<Vec<Markup>> = (view.lines.iter().enumerate())
+        .map(|(index, line)| job(index, line))
+        .collect();
+    let count = |started: fn(&LabLine) -> bool| {
+        i64::try_from(view.lines.iter().filter(|line| started(line)).count()).unwrap_or(0)
+    };
     html! {
-        div.tiles {
-            (tile(view.plain_spent, view.limit, "spent by the plain check"))
-            (tile(view.gate_spent, view.limit, "spent through the gate"))
-            div.tile { b { (number(view.limit)) } span { "allowed by the plan" } }
-            div.tile { b { (number(view.gate_held)) } span { "still held by the gate" } }
+        div.pair {
+            (side("Plain check", view.plain_spent, view, count(|line| line.plain_started)))
+            (side("Through the gate", view.gate_spent, view, count(|line| line.gate_started)))
         }
-        div.scroll { table {
-            caption { "What each job was told" }
-            thead { tr {
-                th.n { "#" } th { "Plain check" } th.n { "It saw left" }
-                th { "Gate" } th.n { "Left" } th { "Answer" }
-            } }
-            tbody {
-                @for (index, line) in view.lines.iter().enumerate() {
-                    tr {
-                        td.n { (index + 1) }
-                        td { (started(line.plain_started)) }
-                        td.n { (number(line.plain_left)) }
-                        td { (started(line.gate_started)) }
-                        td.n { (line.gate_left.map_or_else(|| "?".to_owned(), number)) }
-                        td.soft { (line.gate_said) }
-                    }
-                }
-            }
-        } }
-        p { "The gate's account: "
-            a href={ "/app/jobs?account=" (view.account) } { (view.account) } }
+        h2 { "What each job was told" }
+        (table("What each job was told", &columns, &rows))
+        p.soft {
+            "The gate still holds " (number(view.gate_held)) ". Its account: "
+            a href={ "/app/jobs?account=" (view.account) } { (view.account) }
+        }
     }
 }
 
-fn started(started: bool) -> Markup {
+/// What one side spent, against the plan.
+fn side(title: &str, spent: i64, view: &LabView, started: i64) -> Markup {
+    let over = spent.saturating_sub(view.limit);
+    let tone = if over > 0 { Tone::Bad } else { Tone::Good };
+    let label = format!("{} of {} spent", number(spent), number(view.limit));
+    html! {
+        section.panel.side {
+            h2 { (title) }
+            (tile(tone, &number(spent), html! {
+                "spent of " (number(view.limit)) ", "
+                @if over > 0 { b.bad { (number(over)) " over the plan" } }
+                @else { span.good { "within the plan" } }
+            }))
+            (bar(&label, &[(tone, spent)], view.limit))
+            p { (number(started)) " started, " (number(view.jobs - started)) " refused" }
+        }
+    }
+}
+
+fn job(index: usize, line: &LabLine) -> Vec<Markup> {
+    vec![
+        html! { (index + 1) },
+        told(line.plain_started),
+        html! { (number(line.plain_left)) },
+        told(line.gate_started),
+        html! { (number_or_dash(line.gate_left)) },
+        html! { span.soft { (line.gate_said) } },
+    ]
+}
+
+fn told(started: bool) -> Markup {
     if started {
-        html! { "started" }
+        badge(Tone::Good, "started")
     } else {
-        html! { span.soft { "refused" } }
-    }
-}
-
-fn tile(spent: i64, limit: i64, label: &str) -> Markup {
-    let over = spent - limit;
-    html! {
-        div.tile {
-            b.bad[over > 0].good[over <= 0] { (number(spent)) }
-            span { (label) }
-            @if over > 0 { " " span.bad { (number(over)) " over the plan" } }
-        }
+        badge(Tone::Warn, "refused")
     }
 }
 

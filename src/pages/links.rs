@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::{Viewer, frame, moment, number};
+use super::sheet::{Column, nothing, table_or};
+use super::{Tone, Viewer, badge, bar, frame, frame_of, moment, number};
 use crate::units::Millis;
 
 /// What the page shows of one account.
@@ -58,30 +59,19 @@ pub struct DayLine {
 pub fn links(viewer: &Viewer, view: &LinksView) -> String {
     let account = &view.account;
     let body = html! {
-        p.soft { "Account " code { (account) } ", cycle " (view.cycle) "." }
         (create(account))
-        h2 { "Links" }
         form.row method="get" action="/app/links" {
             input type="hidden" name="account" value=(account);
             label { "Code or destination" input type="search" name="q" value=(view.search); }
             button.quiet type="submit" { "Search" }
         }
-        @if view.links.is_empty() { p.soft { "No link is here yet." } }
-        @else {
-            div.scroll { table {
-                thead { tr {
-                    th { "Code" } th { "Leads to" } th { "State" }
-                    th.n { "Clicks" } th { "QR" } th {}
-                } }
-                tbody { @for link in &view.links { (line(account, link)) } }
-            } }
-        }
+        (list(view))
         @if let Some(next) = &view.next {
-            p { a href=(target(view, &[("q", &view.search), ("after", next)])) { "More" } }
+            p { a href=(target(view, &[("q", &view.search), ("after", next)])) { "More links" } }
         }
         (days(view))
     };
-    frame("Links", viewer, &body)
+    frame_of("Links", account, viewer, &body)
 }
 
 /// The page of an operator who has not said whose links are wanted.
@@ -92,6 +82,11 @@ pub fn links_of_whom(viewer: &Viewer, accounts: &[String]) -> String {
             label { "Account" input type="text" name="account" required; }
             button type="submit" { "Show its links" }
         }
+        @if accounts.is_empty() {
+            (nothing(html! {
+                "No account is here yet: " a href="/app#accounts" { "make the first one" } "."
+            }))
+        }
         ul { @for id in accounts {
             li { a href={ "/app/links?account=" (id) } { (id) } }
         } }
@@ -101,97 +96,128 @@ pub fn links_of_whom(viewer: &Viewer, accounts: &[String]) -> String {
 
 fn create(account: &str) -> Markup {
     html! {
-        form.row data-api={ "POST /v1/links?account=" (account) } {
-            label { "Leads to"
-                input.wide type="url" name="destination" size="44" required
-                    placeholder="https://example.com/offer";
+        section.panel {
+            h2 { "Make a link" }
+            form.row data-api={ "POST /v1/links?account=" (account) }
+                data-said="The link is there." {
+                label { "Leads to"
+                    input.wide type="url" name="destination" required
+                        placeholder="https://example.com/offer";
+                }
+                label { "Code (made up where empty)"
+                    input type="text" name="code" maxlength="64" autocapitalize="none";
+                }
+                label { "Expires (UTC, optional)"
+                    input type="datetime-local" name="expires_at" data-type="utc";
+                }
+                button type="submit" { "Make it" }
             }
-            label { "Code (made up where empty)"
-                input type="text" name="code" maxlength="64" pattern="[A-Za-z0-9_\\-]+";
-            }
-            label { "Expires (UTC, optional)"
-                input type="text" name="expires_at" placeholder="2027-01-31T00:00:00Z";
-            }
-            button type="submit" { "Make a link" }
         }
     }
 }
 
-fn line(account: &str, link: &LinkLine) -> Markup {
-    let api = format!("PATCH /v1/links/{}?account={account}", link.code);
+fn list(view: &LinksView) -> Markup {
+    let columns = [
+        Column::Text("Short link"),
+        Column::Text("Leads to"),
+        Column::Text("State"),
+        Column::Number("Clicks"),
+        Column::Aside("QR code"),
+        Column::Aside("Switch"),
+    ];
+    let rows: Vec<Vec<Markup>> = (view.links.iter())
+        .map(|link| line(&view.account, link))
+        .collect();
+    let said = if view.search.is_empty() {
+        "No link is here yet. Make the first one above; it works at once."
+    } else {
+        "No link has that in its code or destination."
+    };
+    table_or("Links", &columns, &rows, said)
+}
+
+fn line(account: &str, link: &LinkLine) -> Vec<Markup> {
     let picture = format!("/v1/links/{}/qr", link.code);
+    vec![
+        html! { a href=(link.url) rel="nofollow noreferrer" { (link.url) } },
+        html! { code { (link.destination) } },
+        state(link),
+        html! {
+            a href={ "/app/links?account=" (account) "&code=" (link.code) "#days" } {
+                (number(link.clicks))
+            }
+        },
+        html! {
+            a href={ (picture) ".png?size=1024" } title="As a picture to print" {
+                img.qr src={ (picture) ".svg" } alt={ "QR code of " (link.url) }
+                    width="64" height="64" loading="lazy";
+            }
+        },
+        switch(account, link),
+    ]
+}
+
+fn switch(account: &str, link: &LinkLine) -> Markup {
+    let (verb, said) = if link.disabled {
+        ("Switch on", "The link is on.")
+    } else {
+        ("Switch off", "The link is off.")
+    };
     html! {
-        tr {
-            td { a href=(link.url) rel="nofollow noreferrer" { code { (link.code) } } }
-            td { code { (link.destination) } }
-            td { (state(link)) }
-            td.n {
-                a href={ "/app/links?account=" (account) "&code=" (link.code) "#days" } {
-                    (number(link.clicks))
-                }
-            }
-            td {
-                a href={ (picture) ".png?size=1024" } title="PNG to print" {
-                    img src={ (picture) ".svg" } alt={ "QR code of " (link.url) }
-                        width="56" height="56" loading="lazy";
-                }
-            }
-            td {
-                form data-api=(api) {
-                    input type="checkbox" name="disabled" checked[!link.disabled] hidden;
-                    button.quiet type="submit" {
-                        @if link.disabled { "Switch on" } @else { "Switch off" }
-                    }
-                }
-            }
+        form data-api={ "PATCH /v1/links/" (link.code) "?account=" (account) } data-said=(said) {
+            input type="checkbox" name="disabled" checked[!link.disabled] hidden;
+            button.quiet type="submit" { (verb) span.said { " " (link.code) } }
         }
     }
 }
 
 fn state(link: &LinkLine) -> Markup {
     match (link.disabled, link.expires_at) {
-        (true, _) => html! { span."badge bad" { "off" } },
-        (false, Some((at, true))) => html! { span."badge warn" { "expired" } " " (moment(at)) },
-        (false, Some((at, false))) => html! { span."badge good" { "on" } " until " (moment(at)) },
-        (false, None) => html! { span."badge good" { "on" } },
+        (true, _) => badge(Tone::Bad, "off"),
+        (false, Some((at, true))) => html! {
+            (badge(Tone::Warn, "expired")) " " span.soft { (moment(at)) }
+        },
+        (false, Some((at, false))) => html! {
+            (badge(Tone::Good, "on")) " " span.soft { "until " (moment(at)) }
+        },
+        (false, None) => badge(Tone::Good, "on"),
     }
 }
 
 fn days(view: &LinksView) -> Markup {
-    let most = view
-        .days
-        .iter()
-        .map(|day| day.gross)
-        .max()
-        .unwrap_or(0)
-        .max(1);
+    let columns = [
+        Column::Text("Day (UTC)"),
+        Column::Number("Clicks"),
+        Column::Number("Taken back"),
+        Column::Number("Count"),
+        Column::Aside("Share"),
+    ];
+    let most = view.days.iter().map(|day| day.gross).max().unwrap_or(0);
+    let rows: Vec<Vec<Markup>> = view.days.iter().map(|day| day_line(day, most)).collect();
     html! {
         h2 #days {
-            @match &view.chosen {
-                Some(code) => { "Clicks of " code { (code) } " by day" }
-                None => "Clicks by day"
+            "Clicks " @if let Some(code) = &view.chosen { "of " code { (code) } " " } "by day"
+        }
+        p.soft {
+            "From the ledger's entries of cycle " (view.cycle) "."
+            @if view.chosen.is_some() {
+                " " a href=(target(view, &[])) { "All links together" }
             }
         }
-        @if view.chosen.is_some() {
-            p { a href=(target(view, &[])) { "All links together" } }
-        }
-        @if view.days.is_empty() { p.soft { "Nothing was recorded in this cycle." } }
-        @else {
-            div.scroll { table {
-                caption { "From the ledger's entries, UTC days of cycle " (view.cycle) "." }
-                thead { tr {
-                    th { "Day" } th.n { "Clicks" } th.n { "Taken back" } th.n { "Count" } th {}
-                } }
-                tbody { @for day in &view.days { tr {
-                    td { (day.day) }
-                    td.n { (number(day.gross)) }
-                    td.n { (number(day.corrected)) }
-                    td.n { (number(day.total)) }
-                    td { meter min="0" max=(most) value=(day.total.max(0)) { (day.total) } }
-                } } }
-            } }
-        }
+        (table_or("Clicks by day", &columns, &rows, "Nothing was recorded in this cycle."))
     }
+}
+
+fn day_line(day: &DayLine, most: i64) -> Vec<Markup> {
+    let (count, lost) = (day.total.max(0), day.corrected.max(0));
+    let label = format!("{} of {} count", number(day.total), number(day.gross));
+    vec![
+        html! { time datetime=(day.day) { (day.day) } },
+        html! { (number(day.gross)) },
+        html! { (number(day.corrected)) },
+        html! { (number(day.total)) },
+        bar(&label, &[(Tone::Plain, count), (Tone::Soft, lost)], most),
+    ]
 }
 
 /// This page with other parameters; the account stays.

@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::{Viewer, frame, moment, number};
+use super::sheet::{Column, table, table_or};
+use super::{Tone, Viewer, badge, frame, moment, number, or_dash, tile, words};
 use crate::units::Millis;
 
 /// What the page shows.
@@ -16,6 +17,8 @@ pub struct Overview {
     pub events: Vec<(String, i64)>,
     /// Cron jobs and when each last ran.
     pub runs: Vec<(String, Option<Millis>)>,
+    /// The latest alerts, newest first.
+    pub alerts: Vec<AlertLine>,
     /// Accounts: id, name, plan, payment, cycle.
     pub accounts: Vec<AccountLine>,
     /// The id after which the next page of accounts begins.
@@ -35,6 +38,19 @@ pub struct Counts {
     pub href: Option<&'static str>,
     /// Whether somebody should look at it where it is not zero.
     pub watch: bool,
+}
+
+/// One alert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlertLine {
+    /// When it was raised.
+    pub at: Millis,
+    /// Its kind.
+    pub kind: String,
+    /// What it is about.
+    pub subject: String,
+    /// Whether `ALERT_URL` took it.
+    pub is_sent: bool,
 }
 
 /// One account in the list.
@@ -58,126 +74,170 @@ pub fn overview(viewer: &Viewer, view: &Overview) -> String {
         "Overview",
         viewer,
         &html! {
-            div.tiles {
-                @for count in &view.counts { (tile(count)) }
-            }
-            @if !view.features.is_empty() { (features(view)) }
-            div.tiles {
-                (events(view))
-                (runs(view))
+            div.tiles { @for count in &view.counts { (counted(count)) } }
+            (alerts(&view.alerts))
+            (ledger(&view.features))
+            div.pair {
+                (events(&view.events))
+                (runs(&view.runs))
             }
             (accounts(view))
-            p.soft { "Read at " (moment(view.read_at)) " UTC." }
+            p.soft { "Read at " (moment(view.read_at)) "." }
         },
     )
 }
 
-fn tile(count: &Counts) -> Markup {
-    let class = if count.watch && count.value > 0 {
-        "warn"
+fn counted(count: &Counts) -> Markup {
+    let tone = if count.watch && count.value > 0 {
+        Tone::Warn
     } else {
-        ""
+        Tone::Plain
     };
+    let label = html! {
+        @match count.href {
+            Some(href) => { a href=(href) { (count.label) } }
+            None => (count.label),
+        }
+    };
+    tile(tone, &number(count.value), label)
+}
+
+fn alerts(alerts: &[AlertLine]) -> Markup {
+    let columns = [
+        Column::Text("Raised"),
+        Column::Text("Alert"),
+        Column::Text("About"),
+        Column::Text("State"),
+    ];
+    let line = |alert: &AlertLine| {
+        let state = if alert.is_sent { "sent" } else { "not sent" };
+        vec![
+            moment(alert.at),
+            badge(Tone::Warn, &alert.kind),
+            html! { code { (alert.subject) } },
+            html! { span.soft { (state) } },
+        ]
+    };
+    let rows: Vec<Vec<Markup>> = alerts.iter().map(line).collect();
     html! {
-        div.tile {
-            b class=(class) { (number(count.value)) }
-            @match count.href {
-                Some(href) => { a href=(href) { (count.label) } }
-                None => { span { (count.label) } }
-            }
+        @if !rows.is_empty() {
+            h2 { "Latest alerts" }
+            (table("Latest alerts", &columns, &rows))
         }
     }
 }
 
-fn features(view: &Overview) -> Markup {
+fn ledger(features: &[(String, i64, i64)]) -> Markup {
+    let columns = [
+        Column::Text("Feature"),
+        Column::Number("Sum of all entries"),
+        Column::Number("Meters to write"),
+    ];
+    let rows: Vec<Vec<Markup>> = features
+        .iter()
+        .map(|(feature, total, marked)| {
+            vec![
+                html! { code { (feature) } },
+                html! { (number(*total)) },
+                html! { (number(*marked)) },
+            ]
+        })
+        .collect();
+    let said = "Nothing has been counted yet. The first click on a link, or the first job that \
+                is charged, makes the first entry.";
     html! {
         h2 { "Ledger" }
-        div.scroll { table {
-            thead { tr {
-                th { "Feature" } th.n { "Sum of all entries" } th.n { "Meters to write" }
-            } }
-            tbody {
-                @for (feature, total, marked) in &view.features {
-                    tr {
-                        td { code { (feature) } }
-                        td.n { (number(*total)) }
-                        td.n { (number(*marked)) }
-                    }
-                }
-            }
-        } }
+        (table_or("Ledger", &columns, &rows, said))
     }
 }
 
-fn events(view: &Overview) -> Markup {
+fn events(events: &[(String, i64)]) -> Markup {
+    let rows: Vec<Vec<Markup>> = events
+        .iter()
+        .map(|(status, count)| {
+            vec![
+                html! { a href={ "/app/events?status=" (status) } { (status) } },
+                html! { (number(*count)) },
+            ]
+        })
+        .collect();
+    let columns = [Column::Text("Status"), Column::Number("Events")];
+    let said = "No webhook has come yet. The provider sends them to /webhooks/kinde.";
     html! {
         section {
             h2 { "Events" }
-            table { tbody {
-                @for (status, count) in &view.events {
-                    tr {
-                        td { a href={ "/app/events?status=" (status) } { (status) } }
-                        td.n { (number(*count)) }
-                    }
-                }
-                @if view.events.is_empty() { tr { td.soft { "none yet" } } }
-            } }
+            (table_or("Events by status", &columns, &rows, said))
         }
     }
 }
 
-fn runs(view: &Overview) -> Markup {
+fn runs(runs: &[(String, Option<Millis>)]) -> Markup {
+    let rows: Vec<Vec<Markup>> = runs
+        .iter()
+        .map(|(job, at)| {
+            vec![
+                html! { (words(job)) },
+                html! { @match at { Some(at) => (moment(*at)), None => span.soft { "never" } } },
+            ]
+        })
+        .collect();
     html! {
         section {
             h2 { "Cron" }
-            table { tbody {
-                @for (job, at) in &view.runs {
-                    tr {
-                        td { (job) }
-                        td.n {
-                            @match at { Some(at) => (moment(*at)), None => span.soft { "never" } }
-                        }
-                    }
-                }
-                @if view.runs.is_empty() { tr { td.soft { "has not run yet" } } }
-            } }
+            (table("Cron", &[Column::Text("Job"), Column::Number("Last ran")], &rows))
         }
     }
 }
 
 fn accounts(view: &Overview) -> Markup {
+    let columns = [
+        Column::Text("Account"),
+        Column::Text("Name"),
+        Column::Text("Plan"),
+        Column::Text("Payment"),
+        Column::Text("Cycle"),
+        Column::Text("Ends"),
+    ];
+    let rows: Vec<Vec<Markup>> = view.accounts.iter().map(account).collect();
     html! {
         h2 #accounts { "Accounts" }
-        form.row data-api="POST /v1/accounts" data-show="api_key" {
-            label { "Id" input name="id" maxlength="64"; }
-            label { "Name" input name="name" maxlength="200"; }
-            label { "Customer at the provider" input name="customer_id" maxlength="64"; }
-            button type="submit" { "Make an account" }
-            output {}
+        section.panel { h3 { "Make an account" } (make()) }
+        div #account-list data-fresh {
+            (table_or("Accounts", &columns, &rows, "No account is here yet: make the first one."))
         }
-        div.scroll { table {
-            thead { tr {
-                th { "Account" } th { "Name" } th { "Plan" } th { "Payment" } th { "Cycle" }
-                th { "Ends (UTC)" }
-            } }
-            tbody {
-                @for account in &view.accounts {
-                    tr {
-                        td { a href={ "/app/accounts/" (account.id) } { (account.id) } }
-                        td { (account.name.as_deref().unwrap_or("")) }
-                        td { (account.plan) }
-                        td class=(if account.payment == "ok" { "" } else { "warn" }) {
-                            (account.payment)
-                        }
-                        td { (account.cycle.0) }
-                        td { (moment(account.cycle.1)) }
-                    }
-                }
-                @if view.accounts.is_empty() { tr { td.soft colspan="6" { "none yet" } } }
-            }
-        } }
         @if let Some(next) = &view.next {
             p { a href={ "/app?after=" (next) "#accounts" } { "More accounts" } }
+        }
+    }
+}
+
+fn account(account: &AccountLine) -> Vec<Markup> {
+    let payment = match account.payment.as_str() {
+        "ok" => html! { "ok" },
+        payment => badge(Tone::Warn, payment),
+    };
+    let (cycle, ends_at) = &account.cycle;
+    vec![
+        html! { a href={ "/app/accounts/" (account.id) } { (account.id) } },
+        html! { (or_dash(account.name.as_deref())) },
+        html! { (account.plan) },
+        payment,
+        html! { (cycle) },
+        moment(*ends_at),
+    ]
+}
+
+fn make() -> Markup {
+    html! {
+        form.row data-api="POST /v1/accounts" data-show="api_key"
+            data-said="Made. Its API key is shown this once:" {
+            label { "Id (made up where empty)" input name="id" maxlength="64"; }
+            label { "Name (optional)" input name="name" maxlength="200"; }
+            label { "Customer at the provider (optional)"
+                input name="customer_id" maxlength="64";
+            }
+            button type="submit" { "Make it" }
+            output {}
         }
     }
 }

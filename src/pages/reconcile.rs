@@ -4,7 +4,8 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Viewer, frame, moment, number};
+use super::sheet::{Column, nothing, table_or};
+use super::{Tone, Viewer, badge, frame, frame_of, moment, number, number_or_dash, tile, words};
 use crate::units::Millis;
 
 /// What the page shows.
@@ -18,6 +19,8 @@ pub struct ReconcileView {
     pub evidence: Vec<EvidenceLine>,
     /// Oldest first.
     pub reviews: Vec<ReviewLine>,
+    /// The run that was asked for just now.
+    pub run: Option<RunView>,
     /// Where each list goes on, as the query that shows it.
     pub more: Vec<(&'static str, String)>,
 }
@@ -77,159 +80,266 @@ pub struct ReviewLine {
     pub can_carry: bool,
 }
 
+/// What a run that the page asked for came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunView {
+    /// Whether it wrote nothing on purpose.
+    pub is_dry: bool,
+    /// What it counted, each with whether somebody should look where it is not zero.
+    pub counts: Vec<(&'static str, i64, bool)>,
+    /// What a dry run found that does not match; another run keeps it as evidence.
+    pub differs: Vec<EvidenceLine>,
+    /// Whether every account was looked at.
+    pub is_done: bool,
+}
+
 /// The page.
 pub fn reconcile(viewer: &Viewer, view: &ReconcileView) -> String {
     let body = html! {
         (controls(view))
+        @if let Some(run) = &view.run { (run_result(run)) }
         (reviews(&view.reviews))
         (meters(&view.meters))
+        @for (label, href) in &view.more { p { a href=(href) { (label) } } }
         (evidence(&view.evidence))
-        @for (label, href) in &view.more {
-            p { a href=(href) { (label) } }
-        }
     };
-    frame("Reconcile", viewer, &body)
+    match &view.account {
+        Some(account) => frame_of("Reconcile", account, viewer, &body),
+        None => frame("Reconcile", viewer, &body),
+    }
 }
 
 fn controls(view: &ReconcileView) -> Markup {
     let account = view.account.as_deref().unwrap_or_default();
     html! {
-        form.row method="get" action="/app/reconcile" {
-            label { "Account" input name="account" value=(account) placeholder="all"; }
-            button.quiet type="submit" { "Show" }
+        p {
+            "A run compares the sum of all entries with each meter of the running cycle and \
+             writes the ledger's total where the meter differs. A dry run writes nothing."
         }
-        div.row {
-            (run_form(account, false))
-            (run_form(account, true))
-        }
-        p.soft {
-            "A run compares the sum of all entries with each meter of the running cycle and writes \
-             the ledger's total where it differs. A dry run writes nothing."
+        form.row method="post" action="/app/reconcile/run" {
+            label { "Account" input name="account" value=(account) placeholder="all accounts"; }
+            button type="submit" { "Run" }
+            button.quiet type="submit" name="dry_run" value="1" { "Dry run" }
+            button.quiet type="submit" formmethod="get" formaction="/app/reconcile" { "Show" }
         }
     }
 }
 
-fn run_form(account: &str, is_dry: bool) -> Markup {
+fn run_result(run: &RunView) -> Markup {
+    let title = if run.is_dry {
+        "What a run would find"
+    } else {
+        "What the run found"
+    };
     html! {
-        form.row data-api="POST /v1/run/reconciler" {
-            input type="hidden" name="account" value=(account);
-            @if is_dry { input type="checkbox" name="dry_run" checked hidden; }
-            button type="submit" class=[is_dry.then_some("quiet")] {
-                @if is_dry { "Dry run" } @else { "Run" }
+        section #run {
+            h2 { (title) }
+            div.tiles {
+                @for (label, count, watch) in &run.counts {
+                    (tile(look(*watch && *count > 0), &number(*count), *label))
+                }
             }
-            output {}
+            @if run.is_dry {
+                (differs(&run.differs))
+                p { "Nothing was written." }
+            } @else {
+                p { "What it compared stands in the evidence below." }
+            }
+            @if !run.is_done { p { "Its calls were used up: press the button again to go on." } }
         }
     }
 }
 
+fn differs(lines: &[EvidenceLine]) -> Markup {
+    let columns = [
+        Column::Text("Meter"),
+        Column::Text("Verdict"),
+        Column::Number("Ledger"),
+        Column::Number("Counters"),
+        Column::Number("Base"),
+        Column::Number("Sent"),
+        Column::Number("Provider"),
+    ];
+    let rows: Vec<Vec<Markup>> = (lines.iter())
+        .map(|line| {
+            let mut cells = vec![of(&line.of), judged(line)];
+            let known = line.numbers.iter().take(5);
+            cells.extend(known.map(|value| html! { (number_or_dash(*value)) }));
+            cells
+        })
+        .collect();
+    table_or("What differs", &columns, &rows, "Nothing differs.")
+}
+
+const fn look(should: bool) -> Tone {
+    if should { Tone::Warn } else { Tone::Plain }
+}
+
+/// The account, and the feature with its cycle.
 fn of(parts: &[String; 3]) -> Markup {
     let [account, feature, cycle] = parts;
     html! {
-        td { a href={ "/app/accounts/" (account) } { (account) } }
-        td { code { (feature) } }
-        td { (cycle) }
+        a href={ "/app/accounts/" (account) } { (account) }
+        div.whole { code { (feature) } " " span.soft { (cycle) } }
     }
 }
 
-fn opt(value: Option<i64>) -> Markup {
-    html! { td.n { @if let Some(value) = value { (number(value)) } @else { "–" } } }
+/// The verdict, and below it the cause.
+fn judged(line: &EvidenceLine) -> Markup {
+    let tone = match line.verdict.as_str() {
+        "match" => Tone::Good,
+        "under_billed" | "over_billed" | "closed_cycle_drift" => Tone::Bad,
+        _ => Tone::Warn,
+    };
+    html! {
+        (badge(tone, &line.verdict))
+        @if let Some(cause) = &line.cause { div.soft data-code=(cause) { (words(cause)) } }
+    }
 }
 
 fn meters(lines: &[MeterLine]) -> Markup {
+    let columns = [
+        Column::Text("Meter"),
+        Column::Number("Ledger"),
+        Column::Number("Base"),
+        Column::Number("Sent"),
+        Column::Number("Provider"),
+        Column::Text("State"),
+        Column::Text("Last report"),
+        Column::Text("Provider read"),
+    ];
+    let rows: Vec<Vec<Markup>> = lines.iter().map(meter).collect();
+    let said = "Nothing has been counted yet. A meter appears with an account's first entry.";
     html! {
         h2 { "Meters" }
-        @if lines.is_empty() { p.soft { "Nothing has been counted yet." } }
-        @else { div.scroll { table {
-            thead { tr {
-                th { "Account" } th { "Feature" } th { "Cycle" } th { "Agreement" }
-                th.n { "Ledger" } th.n { "Base" } th.n { "Sent" } th.n { "Provider" }
-                th { "Read" } th { "Last report" } th { "State" }
-            } }
-            tbody { @for line in lines { (meter(line)) } }
-        } } }
+        (table_or("Meters", &columns, &rows, said))
     }
 }
 
-fn meter(line: &MeterLine) -> Markup {
-    html! {
-        tr {
-            (of(&line.of))
-            td { @if let Some(id) = &line.agreement { code { (id) } } @else { "–" } }
-            td.n { (number(line.ledger)) }
-            td.n { (number(line.base)) }
-            (opt(line.sent))
-            (opt(line.provider))
-            td { @if let Some(at) = line.read_at { (moment(at)) } @else { "–" } }
-            td { @if let Some((at, outcome)) = line.last_report {
-                (outcome) " " span.soft { (moment(at)) }
-            } @else { "–" } }
-            td { @if line.is_marked { span.badge.warn { "to write" } }
-                @else { span.badge.good { "told" } } }
-        }
-    }
+fn meter(line: &MeterLine) -> Vec<Markup> {
+    let state = if line.is_marked {
+        badge(Tone::Warn, "to_write")
+    } else {
+        badge(Tone::Good, "told")
+    };
+    let agreement = line.agreement.as_deref();
+    let mut cells = vec![of(&line.of)];
+    cells.extend([
+        html! { (number(line.ledger)) },
+        html! { (number(line.base)) },
+        html! { (number_or_dash(line.sent)) },
+        html! { (number_or_dash(line.provider)) },
+        html! { span title=[agreement] { (state) } },
+        html! {
+            @if let Some((at, outcome)) = line.last_report {
+                (words(outcome)) br; span.soft { (moment(at)) }
+            } @else { "–" }
+        },
+        html! {
+            @if let Some(at) = line.read_at { span.soft { (moment(at)) } } @else { "–" }
+        },
+    ]);
+    cells
 }
 
 fn evidence(lines: &[EvidenceLine]) -> Markup {
+    let columns = [
+        Column::Text("At"),
+        Column::Text("Meter"),
+        Column::Text("Verdict"),
+        Column::Number("Ledger"),
+        Column::Number("Counters"),
+        Column::Number("Base"),
+        Column::Number("Sent"),
+        Column::Number("Provider"),
+        Column::Number("Repaired to"),
+        Column::Number("Read back"),
+    ];
+    let rows: Vec<Vec<Markup>> = lines.iter().map(evidence_row).collect();
+    let said = "No comparison was made yet: press Run, or wait for the night.";
     html! {
         h2 { "Evidence" }
-        @if lines.is_empty() { p.soft { "No comparison was made yet." } }
-        @else { div.scroll { table {
-            thead { tr {
-                th { "At" } th { "Account" } th { "Feature" } th { "Cycle" } th { "Verdict" }
-                th { "Cause" } th.n { "Ledger" } th.n { "Counters" } th.n { "Base" }
-                th.n { "Sent" } th.n { "Provider" } th.n { "Repaired to" } th.n { "Read back" }
-            } }
-            tbody { @for line in lines {
-                tr {
-                    td { (moment(line.at)) }
-                    (of(&line.of))
-                    td { span class={ "badge " (colour(&line.verdict)) } { (line.verdict) } }
-                    td { (line.cause.as_deref().unwrap_or("–")) }
-                    @for value in line.numbers { (opt(value)) }
-                }
-            } }
-        } } }
+        (table_or("Evidence", &columns, &rows, said))
     }
 }
 
-fn colour(verdict: &str) -> &'static str {
-    match verdict {
-        "match" => "good",
-        "under_billed" | "over_billed" | "closed_cycle_drift" => "bad",
-        _ => "warn",
-    }
+fn evidence_row(line: &EvidenceLine) -> Vec<Markup> {
+    let mut cells = vec![moment(line.at), of(&line.of), judged(line)];
+    cells.extend(line.numbers.map(|value| html! { (number_or_dash(value)) }));
+    cells
 }
 
 fn reviews(lines: &[ReviewLine]) -> Markup {
     html! {
         h2 { "Review" }
-        @if lines.is_empty() { p.soft { "Nothing waits for a person." } }
-        @else { div.scroll { table {
-            thead { tr {
-                th { "Since" } th { "What" } th { "Account" } th { "Feature" } th { "Cycle" }
-                th { "Numbers" } th { "Decision" }
-            } }
-            tbody { @for line in lines { (review(line)) } }
-        } } }
+        @if lines.is_empty() { (nothing("Nothing waits for a person.")) }
+        @for line in lines { (review(line)) }
     }
 }
 
 fn review(line: &ReviewLine) -> Markup {
     html! {
-        tr {
-            td { (moment(line.at)) }
-            td { span.badge.warn { (line.kind) } }
-            @for part in &line.of { td { (part.as_deref().unwrap_or("–")) } }
-            td { code { (line.numbers) } }
-            td {
-                form.row data-api={ "POST /v1/review/" (line.id) "/close" } {
-                    input name="reason" required placeholder="Reason" aria-label="Reason";
+        section.panel.review {
+            h3 {
+                (badge(Tone::Warn, &line.kind)) " "
+                (line.of.iter().flatten().cloned().collect::<Vec<_>>().join(" · "))
+            }
+            p { (meaning(&line.kind)) " " span.soft { "Since " (moment(line.at)) "." } }
+            (facts_of(&line.numbers))
+            div.row {
+                form.row data-api={ "POST /v1/review/" (line.id) "/close" }
+                    data-said="The item is closed." {
+                    label { "Reason" input name="reason" maxlength="500" required; }
                     button.quiet type="submit" { "Close" }
                 }
                 @if line.can_carry {
-                    form.row data-api={ "POST /v1/review/" (line.id) "/carry" } {
-                        button type="submit" { "Carry forward" }
+                    form data-api={ "POST /v1/review/" (line.id) "/carry" }
+                        data-said="The difference stands in the open cycle." {
+                        button.quiet type="submit" { "Carry forward" }
                     }
+                }
+            }
+        }
+    }
+}
+
+/// What was found, and what closing the item means.
+fn meaning(kind: &str) -> &'static str {
+    match kind {
+        "conflict" => "An entry came again with other content. Closing leaves it as it is.",
+        "late_use" => "A job used something after its end. Closing leaves it uncharged.",
+        "feed" => "An object lost rows that it cannot send. Closing accepts that loss.",
+        "tail" => {
+            "A closed cycle has entries after its last confirmed report. Closing leaves them \
+             unreported; carrying counts them in the open cycle."
+        }
+        "closed_cycle" => {
+            "A closed cycle differs from its meter. Closing leaves it; carrying counts the \
+             difference in the open cycle."
+        }
+        "foreign_total" => {
+            "The meter holds a total that nobody here wrote. Closing replaces it by the ledger's."
+        }
+        "period_mismatch" => {
+            "The provider's period is not our cycle. Closing ends the running cycle with it."
+        }
+        "customer_deleted" => "The provider deleted this customer. Closing leaves the account.",
+        _ => "Somebody should look at this.",
+    }
+}
+
+fn facts_of(numbers: &Value) -> Markup {
+    let shown = |value: &Value| match value {
+        Value::Number(n) => n.as_i64().map_or_else(|| n.to_string(), number),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    html! {
+        @if let Some(members) = numbers.as_object() {
+            p {
+                @for (index, (name, value)) in members.iter().enumerate() {
+                    @if index > 0 { " · " }
+                    span.soft { (words(name)) " " } (shown(value))
                 }
             }
         }

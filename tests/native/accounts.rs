@@ -549,7 +549,7 @@ fn pages_and_metrics_answer_with_nothing_and_with_something_to_show() {
     assert!(overview.contains("&lt;b&gt;A&lt;/b&gt;") && !overview.contains("<b>A</b>"));
     assert!(overview.contains("/app/accounts/a"));
     let account = page("/app/accounts/a");
-    assert!(account.contains("calendar_month") && account.contains("tokens"));
+    assert!(account.contains("calendar month") && account.contains("tokens"));
     let metrics = page("/metrics");
     assert!(metrics.contains("# TYPE counterfoil_accounts gauge\ncounterfoil_accounts 1\n"));
 }

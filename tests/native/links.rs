@@ -700,7 +700,8 @@ fn the_page_shows_an_accounts_links_with_clicks_by_day() {
         "http://localhost:8787/x",
         "/v1/links/x/qr.svg",
         "POST /v1/links?account=a",
-        "<td>2026-11-10</td><td class=\"n\">3</td><td class=\"n\">1</td><td class=\"n\">2</td>",
+        "<td data-of=\"Day (UTC)\">2026-11-10</td><td class=\"n\" data-of=\"Clicks\">3</td>",
+        "<td class=\"n\" data-of=\"Taken back\">1</td><td class=\"n\" data-of=\"Count\">2</td>",
         "PATCH /v1/links/x?account=a",
     ] {
         assert!(html.contains(part), "{part} is not in\n{html}");

@@ -23,6 +23,12 @@ const OPERATIONS: &[Operation] = &[
     route(Get, "/app/lab", "Concurrency Lab").answers(PAGE),
     route(Post, "/app/lab/run", "Run the Concurrency Lab").answers(PAGE),
     route(Get, "/app/reconcile", "Reconcile").answers(PAGE),
+    route(
+        Post,
+        "/app/reconcile/run",
+        "Run the reconciler and show what it found",
+    )
+    .answers(PAGE),
     route(Get, "/app/engine-room", "Engine Room").answers(PAGE),
     route(
         Post,
