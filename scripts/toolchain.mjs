@@ -118,5 +118,7 @@ export async function main(work) {
 /** Whether this module is the one that node was started with. */
 export function isMain(meta) {
   const started = process.argv[1];
-  return started !== undefined && fileURLToPath(meta.url) === realpathSync(started);
+  // What a test runner was started with may be a pattern and no file.
+  const isFile = started !== undefined && existsSync(started);
+  return isFile && fileURLToPath(meta.url) === realpathSync(started);
 }

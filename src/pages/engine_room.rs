@@ -38,7 +38,7 @@ fn result(report: &Report) -> Markup {
         Column::Text("Applied on arrival"),
         Column::Text("What it did"),
         Column::Text("Pipeline"),
-        Column::Text("What it did"),
+        Column::Text("What the pipeline did"),
     ];
     let rows: Vec<Vec<Markup>> = (report.steps.iter().enumerate())
         .map(|(index, step)| {
