@@ -4,6 +4,7 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { CONFORMANCE, PREBUILT, RELEASE, buildWorker } from "./build.mjs";
+import { chromium } from "./chromium.mjs";
 import { setUp } from "./setup.mjs";
 import { ENV, NODE, ROOT, WASM_TARGET, main, run, say, wranglerCommand } from "./toolchain.mjs";
 
@@ -14,6 +15,7 @@ const SUMMARY = /^(test result: .*|ℹ (tests|pass|fail|cancelled|skipped|todo) 
 
 const STEPS = [
   ["set-up", setUp],
+  ["set-up, browser", browser],
   ["format", () => run("cargo", ["fmt", "--check"])],
   ["clippy, native", () => run("cargo", [...CLIPPY, "--all-targets", ...DENY])],
   ["clippy, wasm", () => run("cargo", [...CLIPPY, "--lib", "--target", WASM_TARGET, ...DENY])],
@@ -21,7 +23,7 @@ const STEPS = [
   ["Worker bundle", () => buildWorker(RELEASE)],
   ["deploy, dry run", deployDryRun],
   ["conformance bundle", () => buildWorker(CONFORMANCE)],
-  ["tests over HTTP against workerd", endToEnd],
+  ["tests over HTTP and in a browser, against workerd", endToEnd],
 ];
 
 await main(async () => {
@@ -37,6 +39,11 @@ await main(async () => {
   console.log(summary.join("\n"));
 });
 
+/** Before the minutes of building, so that a machine without a browser hears of it at once. */
+async function browser() {
+  say(`the browser is ${await chromium()}`);
+}
+
 function deployDryRun() {
   const args = ["deploy", "--dry-run", "--outdir", "target/dry-run"];
   return run(...wranglerCommand(args), { env: { ...ENV, [PREBUILT]: "1" } });
@@ -44,9 +51,12 @@ function deployDryRun() {
 
 /** One process for all files, so that they share one server and boot it once. */
 function endToEnd() {
-  const folder = join(ROOT, "tests", "e2e");
-  const files = readdirSync(folder).filter((name) => name.endsWith(".test.mjs")).sort();
+  const files = ["e2e", "browser"].flatMap((name) => {
+    const folder = join(ROOT, "tests", name);
+    const tests = readdirSync(folder).filter((file) => file.endsWith(".test.mjs")).sort();
+    return tests.map((file) => join(folder, file));
+  });
   const flags = ["--no-warnings", "--test", "--test-reporter=spec"];
   const inOneProcess = "--experimental-test-isolation=none";
-  return run(NODE, [...flags, inOneProcess, ...files.map((name) => join(folder, name))]);
+  return run(NODE, [...flags, inOneProcess, ...files]);
 }

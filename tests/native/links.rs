@@ -700,7 +700,8 @@ fn the_page_shows_an_accounts_links_with_clicks_by_day() {
         "http://localhost:8787/x",
         "/v1/links/x/qr.svg",
         "POST /v1/links?account=a",
-        "<td data-of=\"Day (UTC)\">2026-11-10</td><td class=\"n\" data-of=\"Clicks\">3</td>",
+        "<time datetime=\"2026-11-10\">2026-11-10</time>",
+        "<td class=\"n\" data-of=\"Clicks\">3</td>",
         "<td class=\"n\" data-of=\"Taken back\">1</td><td class=\"n\" data-of=\"Count\">2</td>",
         "PATCH /v1/links/x?account=a",
     ] {
