@@ -18,6 +18,7 @@ mod claims;
 mod clicks;
 mod contract;
 mod contract_ledger;
+mod contract_table;
 mod crash;
 mod cron;
 mod desk;
