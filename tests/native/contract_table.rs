@@ -17,7 +17,11 @@ fn every_test_that_the_table_names_is_there() {
             let Some((file, name)) = test.split_once(' ') else {
                 continue;
             };
-            let below = if file.starts_with("src/") { "" } else { "tests" };
+            let below = if file.starts_with("src/") {
+                ""
+            } else {
+                "tests"
+            };
             named += 1;
             if !read(&root.join(below).join(file)).contains(name) {
                 missing.push(test.to_owned());
