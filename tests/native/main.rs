@@ -48,5 +48,6 @@ mod reconciler;
 mod reporter;
 mod restored;
 mod simulation;
+mod terminal;
 mod tidy;
 mod usage;
