@@ -40,7 +40,7 @@ function minutesOf(words) {
 function simulate(minutes, from) {
   return new Promise((resolve, reject) => {
     const args = ["--minutes", `${minutes}`, "--from", `${from}`];
-    const child = spawn("target/simulation/simulate", args, { cwd: ROOT, env: ENV, stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn("target/quick/simulate", args, { cwd: ROOT, env: ENV, stdio: ["ignore", "pipe", "inherit"] });
     let text = "";
     child.stdout.on("data", (chunk) => (text += chunk));
     child.once("error", reject);

@@ -12,6 +12,7 @@ use super::meter_store::{self as store, Claim, Meter};
 use super::review::{Review, ReviewKind};
 use crate::fault::Fault;
 use crate::moment;
+use crate::params;
 use crate::ports::Statement;
 use crate::provider::ProviderFault;
 use crate::units::{AgreementId, Delta, Millis};
@@ -93,8 +94,8 @@ pub async fn find(
     Ok(Base::New(units, fixing))
 }
 
-/// Reads a meter whose agreement was replaced. Where a later row is the same agreement's, a read
-/// gives that one's period.
+/// Reads a meter whose agreement was replaced. Where a later row is the same agreement's, or its
+/// period began anew before it was replaced, a read gives another period's total.
 async fn read(
     world: &World,
     pass: &Pass,
@@ -110,6 +111,10 @@ async fn read(
     if meters.iter().any(is_later) {
         return Ok(EarlierRead::Never);
     }
+    let last_period = last_period(world, subject, &agreement).await?;
+    if is_other_meter(meter.identity(), (agreement.as_str(), last_period)) {
+        return Ok(EarlierRead::Never);
+    }
     let key = &subject.provider_key;
     match world.provider.read_meter(&agreement, key).await {
         Ok(total) => Ok(EarlierRead::Total(total)),
@@ -121,6 +126,19 @@ async fn read(
         }
         Err(ProviderFault::NotConfigured(name)) => Err(Fault::not_configured(name)),
     }
+}
+
+/// When the period began in which the agreement was last seen, also one that has ended.
+async fn last_period(
+    world: &World,
+    subject: &Subject,
+    agreement: &AgreementId,
+) -> Result<Option<Millis>, Fault> {
+    let sql = "select period_start_ms from agreement where account_id = ?1 and agreement_id = ?2";
+    let names = params![subject.pair.account_id.as_str(), agreement.as_str()];
+    let rows = world.db.query(Statement::new(sql, names)).await?;
+    rows.first()
+        .map_or(Ok(None), |row| row.opt_millis("period_start_ms"))
 }
 
 /// Opens the item that says what is in doubt, and holds both meters until it is closed: then the

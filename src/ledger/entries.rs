@@ -204,7 +204,8 @@ pub async fn sums(
     let sql = format!(
         "select {day} as day, kind, case when kind <> 'correction' then null \
          when rule is null then 'manual' else reason end as reason, \
-         cast(sum(units) as text) as units from entry where account_id = ?1 and feature = ?2 and cycle = ?3{and_code} \
+         cast(sum(units) as text) as units from entry \
+         where account_id = ?1 and feature = ?2 and cycle = ?3{and_code} \
          group by 1, 2, 3 order by 1, 2, 3"
     );
     let mut sums: BTreeMap<Option<i64>, Sums> = BTreeMap::new();

@@ -63,7 +63,7 @@ fn counterfoil(machine: &Machine, args: &[&str]) -> Said {
 
 fn serve(machine: &Machine, mut stream: TcpStream) -> std::io::Result<()> {
     let mut bytes = Vec::new();
-    let mut part = [0; 65_536];
+    let mut part = vec![0; 65_536];
     let head = loop {
         let read = stream.read(&mut part)?;
         if read == 0 {
@@ -95,9 +95,10 @@ fn serve(machine: &Machine, mut stream: TcpStream) -> std::io::Result<()> {
     let answer = machine.handle(asked);
     let mut written = format!("HTTP/1.1 {} x\r\nconnection: close\r\n", answer.status);
     for (name, value) in &answer.headers {
-        written.push_str(&format!("{name}: {value}\r\n"));
+        written.extend([name.as_str(), ": ", value.as_str(), "\r\n"]);
     }
-    written.push_str(&format!("content-length: {}\r\n\r\n", answer.body.len()));
+    let length = answer.body.len().to_string();
+    written.extend(["content-length: ", length.as_str(), "\r\n\r\n"]);
     stream.write_all(written.as_bytes())?;
     stream.write_all(&answer.body)?;
     machine.advance(TICK_MS);
