@@ -119,7 +119,8 @@ test("every_described_path_is_served_and_the_metrics_are_prometheus_text", async
   assert.equal(described.openapi, "3.1.0");
   for (const [path, methods] of Object.entries(described.paths)) {
     if (path === "/{code}") continue;
-    const target = path.replaceAll(/[{}]/g, "");
+    // Only the crons' own names are paths; any id is one.
+    const target = path.replace("{job}", "reporter").replaceAll(/[{}]/g, "");
     const answer = await server.request("OPTIONS", target);
     assert.equal(answer.status, 204, path);
     for (const method of Object.keys(methods)) {

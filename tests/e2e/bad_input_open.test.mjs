@@ -137,18 +137,19 @@ describe("bad input to what is open", () => {
     }
   });
 
-  test("a page's form is refused as a route's body is", async () => {
-    for (const { method, path } of PAGES.filter((page) => page.method === "POST")) {
-      const origin = `http://127.0.0.1:${server.port}`;
-      const send = async (body, headers = { cookie, origin }) =>
-        (await raw(method, path, headers, body)).status;
-      assert.equal(await send("{]"), 400, path);
-      assert.equal(await send("[]"), 400, path);
-      assert.equal(await send('{"zzz":1}'), 422, path);
-      assert.equal(await send("x".repeat(MIB)), 413, path);
-      assert.equal(await send("{}", { cookie }), 403, path);
-      assert.equal(await send("{}", { origin }), 401, path);
+  test("a page's form needs its origin and a session, and the Lab's is refused as a body is", async () => {
+    const origin = `http://127.0.0.1:${server.port}`;
+    const send = async (path, body, headers = { cookie, origin }) =>
+      (await raw("POST", path, headers, body)).status;
+    for (const { path } of PAGES.filter((page) => page.method === "POST")) {
+      assert.equal(await send(path, "{}", { cookie }), 403, path);
+      assert.equal(await send(path, "{}", { origin }), 401, path);
     }
+    assert.equal(await send("/app/lab/run", "{]"), 400);
+    // It also takes a form, in which this is a field that nobody knows.
+    assert.equal(await send("/app/lab/run", "[]"), 422);
+    assert.equal(await send("/app/lab/run", '{"zzz":1}'), 422);
+    assert.equal(await send("/app/lab/run", "x".repeat(MIB)), 413);
   });
 
   test("a body may have 256 KiB and not a byte more, however it is sent", async () => {
