@@ -150,16 +150,18 @@ fn run_result(run: &RunView) -> Markup {
     }
 }
 
+/// What every comparison shows.
+const COMPARED: [Column; 7] = [
+    Column::Text("Meter"),
+    Column::Text("Verdict"),
+    Column::Number("Ledger"),
+    Column::Number("Counters"),
+    Column::Number("Base"),
+    Column::Number("Sent"),
+    Column::Number("Provider"),
+];
+
 fn differs(lines: &[EvidenceLine]) -> Markup {
-    let columns = [
-        Column::Text("Meter"),
-        Column::Text("Verdict"),
-        Column::Number("Ledger"),
-        Column::Number("Counters"),
-        Column::Number("Base"),
-        Column::Number("Sent"),
-        Column::Number("Provider"),
-    ];
     let rows: Vec<Vec<Markup>> = (lines.iter())
         .map(|line| {
             let mut cells = vec![of(&line.of), judged(line)];
@@ -168,7 +170,7 @@ fn differs(lines: &[EvidenceLine]) -> Markup {
             cells
         })
         .collect();
-    table_or("What differs", &columns, &rows, "Nothing differs.")
+    table_or("What differs", &COMPARED, &rows, "Nothing differs.")
 }
 
 const fn look(should: bool) -> Tone {
@@ -243,18 +245,11 @@ fn meter(line: &MeterLine) -> Vec<Markup> {
 }
 
 fn evidence(lines: &[EvidenceLine]) -> Markup {
-    let columns = [
-        Column::Text("At"),
-        Column::Text("Meter"),
-        Column::Text("Verdict"),
-        Column::Number("Ledger"),
-        Column::Number("Counters"),
-        Column::Number("Base"),
-        Column::Number("Sent"),
-        Column::Number("Provider"),
-        Column::Number("Repaired to"),
-        Column::Number("Read back"),
-    ];
+    let repaired = [Column::Number("Repaired to"), Column::Number("Read back")];
+    let columns: Vec<Column> = std::iter::once(Column::Text("At"))
+        .chain(COMPARED)
+        .chain(repaired)
+        .collect();
     let rows: Vec<Vec<Markup>> = lines.iter().map(evidence_row).collect();
     let said = "No comparison was made yet: press Run, or wait for the night.";
     html! {
