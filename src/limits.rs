@@ -2,6 +2,9 @@
 
 /// The largest body of a request: 256 KiB (api.md, "Rules for every route").
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
+/// Of a larger body so much more is read and thrown away, so that its sender hears the 413 and not
+/// a broken connection: 8 MiB, far more than any honest client sends by mistake.
+pub const BODY_BYTES_DROPPED_MAX: usize = 8 * 1024 * 1024;
 
 /// Items of one `POST /v1/usage` (api.md).
 pub const USAGE_ITEMS_MAX: usize = 100;

@@ -9,7 +9,7 @@ use worker::web_sys;
 use super::{body, js};
 use crate::http::reply::Response;
 use crate::http::request::{Body, Method, Request};
-use crate::limits::BODY_BYTES_MAX;
+use crate::limits::{BODY_BYTES_DROPPED_MAX, BODY_BYTES_MAX};
 
 #[wasm_bindgen(module = "/src/edge/crossing.js")]
 extern "C" {
@@ -53,18 +53,17 @@ pub async fn request(incoming: &web_sys::Request) -> Result<Request, JsValue> {
     Ok(request)
 }
 
-/// A body whose length the client gave is read in one piece, any other chunk by chunk; neither
-/// beyond the bound.
+/// A body whose length the client gave and that may be kept is read in one piece, any other chunk
+/// by chunk.
 async fn read(incoming: &web_sys::Request, headers: &[(String, String)]) -> Result<Body, JsValue> {
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let length = length.and_then(|(_, value)| value.parse::<usize>().ok());
     let bytes = match length {
-        Some(length) if length > BODY_BYTES_MAX => None,
-        Some(_) => {
+        Some(length) if length <= BODY_BYTES_MAX => {
             let whole = js::settled(incoming.array_buffer()).await?;
             Some(Uint8Array::new(&whole).to_vec()).filter(|bytes| bytes.len() <= BODY_BYTES_MAX)
         }
-        None => body::read(incoming.body(), BODY_BYTES_MAX).await?,
+        _ => body::read(incoming.body(), BODY_BYTES_MAX, BODY_BYTES_DROPPED_MAX).await?,
     };
     Ok(bytes.map_or(Body::TooLarge, Body::Whole))
 }

@@ -61,7 +61,7 @@ async fn exchange(request: &Outgoing, signal: &AbortSignal) -> Result<Option<Inc
     let answer = js::settled(js::fetch(&request.url, &init)).await?;
     let answer: web_sys::Response = answer.dyn_into()?;
     let headers = body::headers(&answer.headers())?;
-    let Some(bytes) = body::read(answer.body(), MAX_ANSWER_BYTES).await? else {
+    let Some(bytes) = body::read(answer.body(), MAX_ANSWER_BYTES, 0).await? else {
         return Ok(None);
     };
     let body = String::from_utf8_lossy(&bytes).into_owned();
