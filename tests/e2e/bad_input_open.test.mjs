@@ -162,7 +162,11 @@ describe("bad input to what is open", () => {
     assert.equal((await raw("POST", target, chunked, padded("k2", 262_144))).status, 201);
     assert.equal((await raw("POST", target, headers, padded("k3", 262_145))).status, 413);
     assert.equal((await raw("POST", target, chunked, padded("k4", 262_145))).status, 413);
-    assert.equal((await raw("POST", target, chunked, "x".repeat(4 * MIB))).status, 413);
+    // Its sender is heard to the end: a connection closed in the middle would hide the answer.
+    for (let round = 0; round < 10; round += 1) {
+      assert.equal((await raw("POST", target, headers, "x".repeat(6 * MIB))).status, 413);
+      assert.equal((await raw("POST", target, chunked, "x".repeat(6 * MIB))).status, 413);
+    }
   });
 
   test("after all that a click is a click and health is well", async () => {
