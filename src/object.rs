@@ -22,8 +22,25 @@ pub struct Object {
     pub alarm: Rc<dyn Alarm>,
     /// Databases, provider and clock.
     pub world: Rc<World>,
-    /// Where this instance last set the alarm, once it has.
-    pub armed: Rc<Cell<Option<Option<Millis>>>>,
+    /// What this instance knows without reading it again.
+    pub memory: Rc<Memory>,
+}
+
+/// What an object in memory has written or read itself: nobody else writes to its storage.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Where it last set the alarm, once it has.
+    armed: Cell<Option<Millis>>,
+    /// The stored offset of the stand-in's clock.
+    clock_offset: Cell<Stored>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Stored {
+    #[default]
+    NotRead,
+    Nothing,
+    Ms(i64),
 }
 
 const META: &str = "create table if not exists object_meta (\
@@ -95,15 +112,14 @@ impl Object {
     /// time that it stored. Read once per call and again after each await.
     /// Writes nothing: a transaction that writes keeps its time by [`Object::keep_time`].
     pub fn now(&self) -> Result<Millis, Fault> {
-        let sql = "select max(case name when 'last_now' then cast(value as integer) end) as last, \
-            max(case name when 'clock_offset_ms' then cast(value as integer) end) as offset \
-            from object_meta where name in ('last_now', 'clock_offset_ms')";
-        let rows = self.sql.query(sql, &[])?;
-        let (last, offset_ms) = match rows.first() {
-            Some(row) => (row.opt_millis("last")?, row.opt_int("offset")?),
-            None => (None, None),
-        };
-        let machine = self.world.clock.read().after(offset_ms.unwrap_or(0));
+        let last = self.meta("last_now")?;
+        let last = last.map(|text| {
+            text.parse()
+                .map(Millis::new)
+                .map_err(|_| Fault::unreadable("read object_meta", "last_now"))
+        });
+        let last = last.transpose()?;
+        let machine = self.world.clock.read().after(self.clock_offset_ms()?);
         Ok(last.map_or(machine, |last| last.max(machine)))
     }
 
@@ -114,31 +130,45 @@ impl Object {
 
     /// The stored offset of the stand-in's clock; zero where none was.
     pub fn clock_offset_ms(&self) -> Result<i64, Fault> {
-        Ok(self.number("clock_offset_ms")?.unwrap_or(0))
-    }
-
-    fn number(&self, name: &str) -> Result<Option<i64>, Fault> {
-        let text = self.meta(name)?;
-        text.map(|text| {
-            text.parse()
-                .map_err(|_| Fault::unreadable("read object_meta", name))
-        })
-        .transpose()
+        Ok(self.known_clock_offset()?.unwrap_or(0))
     }
 
     /// Whether an offset was stored; new storage has none.
     pub fn knows_clock_offset(&self) -> Result<bool, Fault> {
-        Ok(self.meta("clock_offset_ms")?.is_some())
+        Ok(self.known_clock_offset()?.is_some())
+    }
+
+    fn known_clock_offset(&self) -> Result<Option<i64>, Fault> {
+        match self.memory.clock_offset.get() {
+            Stored::Nothing => return Ok(None),
+            Stored::Ms(offset_ms) => return Ok(Some(offset_ms)),
+            Stored::NotRead => {}
+        }
+        let text = self.meta("clock_offset_ms")?;
+        let number = text.map(|text| {
+            text.parse()
+                .map_err(|_| Fault::unreadable("read object_meta", "clock_offset_ms"))
+        });
+        let offset_ms = number.transpose()?;
+        let stored = offset_ms.map_or(Stored::Nothing, Stored::Ms);
+        self.memory.clock_offset.set(stored);
+        Ok(offset_ms)
     }
 
     /// Stores the stand-in's clock offset.
     pub fn set_clock_offset(&self, offset_ms: i64) -> Result<(), Fault> {
-        self.set_meta("clock_offset_ms", &offset_ms.to_string())
+        self.set_meta("clock_offset_ms", &offset_ms.to_string())?;
+        self.memory.clock_offset.set(Stored::Ms(offset_ms));
+        Ok(())
     }
 
     /// What is owed under `name` is due at that moment (`None`: nothing is owed). A name that
     /// begins with `~` is housekeeping of which the ledger database is not told.
     pub fn owe(&self, name: &str, at: Option<Millis>) -> Result<(), Fault> {
+        // A write, also one that changes nothing, keeps the answer waiting for the disk.
+        if self.owed_at(name)? == at {
+            return Ok(());
+        }
         match at {
             Some(at) => self.sql.query(
                 "insert into due (name, at_ms) values (?1, ?2) \
@@ -185,14 +215,15 @@ impl Object {
             None => None,
             Some(due) => Some(due.after(-self.clock_offset_ms()?)),
         };
-        let stands = self.armed.get() == Some(at);
+        // An alarm that an earlier life left behind wakes an object that finds nothing due.
+        let stands = self.memory.armed.get() == at;
         if stands && at.is_none_or(|at| at > self.world.clock.read()) {
             return Ok(());
         }
-        self.armed.set(Some(at));
+        self.memory.armed.set(at);
         let set = self.alarm.set(at).await;
         if set.is_err() {
-            self.armed.set(None);
+            self.memory.armed.set(None);
         }
         set
     }
@@ -230,7 +261,7 @@ mod tests {
             sql: Rc::new(storage.clone()),
             alarm: Rc::new(NoAlarm),
             world: machine.world(),
-            armed: Rc::default(),
+            memory: Rc::default(),
         }
     }
 

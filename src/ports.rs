@@ -10,9 +10,9 @@
 //! (`cast(?1 as integer)`) wherever a number is divided, put into JSON or used outside a STRICT
 //! INTEGER column or a plain comparison.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 
 use crate::fault::Fault;
 use crate::units::{AccountId, Delta, Millis, SAFE_MAX, Units};
@@ -106,9 +106,24 @@ macro_rules! params {
 
 /// One row, by column name. Every joined column needs an alias of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Row(pub BTreeMap<String, Value>);
+pub struct Row {
+    /// Shared by all rows of a result.
+    names: Rc<[String]>,
+    values: Vec<Value>,
+}
 
 impl Row {
+    /// A row of these columns.
+    pub const fn new(names: Rc<[String]>, values: Vec<Value>) -> Self {
+        Self { names, values }
+    }
+
+    /// The value of a column; the last one where two have the name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        let place = self.names.iter().rposition(|one| one == name)?;
+        self.values.get(place)
+    }
+
     fn missing(name: &str, what: &str) -> Fault {
         Fault::unreadable("read a row", format!("column {name} is not {what}"))
     }
@@ -121,7 +136,7 @@ impl Row {
 
     /// An integer column that may be null.
     pub fn opt_int(&self, name: &str) -> Result<Option<i64>, Fault> {
-        match self.0.get(name) {
+        match self.get(name) {
             Some(Value::Int(value)) if (-SAFE_MAX..=SAFE_MAX).contains(value) => Ok(Some(*value)),
             Some(Value::Null) => Ok(None),
             _ => Err(Self::missing(name, "a safe integer")),
@@ -136,7 +151,7 @@ impl Row {
 
     /// A text column that may be null.
     pub fn opt_text(&self, name: &str) -> Result<Option<&str>, Fault> {
-        match self.0.get(name) {
+        match self.get(name) {
             Some(Value::Text(value)) => Ok(Some(value)),
             Some(Value::Null) => Ok(None),
             _ => Err(Self::missing(name, "text")),

@@ -57,7 +57,7 @@ pub fn all_of(ids: &str) -> Statement {
 /// The accounts in rows that are in the order of their ids and anchors.
 pub fn each_of(rows: &[Row]) -> Result<Vec<Account>, Fault> {
     let mut accounts = Vec::new();
-    for one in rows.chunk_by(|a, b| a.0.get("account_id") == b.0.get("account_id")) {
+    for one in rows.chunk_by(|a, b| a.get("account_id") == b.get("account_id")) {
         accounts.extend(of_rows(one)?);
     }
     Ok(accounts)

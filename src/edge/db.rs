@@ -1,10 +1,11 @@
 //! [`Db`] over a D1 binding.
 
-use js_sys::Array;
+use js_sys::Promise;
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{D1Database, Env};
 
-use super::js::{self, D1, D1Statement};
+use super::js::{self, D1};
+use super::rows::{self, Parcel};
 use super::sql::head;
 use crate::fault::Fault;
 use crate::ports::{Db, Later, Rows, Statement};
@@ -32,10 +33,10 @@ impl Database {
 impl Db for Database {
     fn query(&self, statement: Statement) -> Later<'_, Result<Rows, Fault>> {
         Box::pin(async move {
-            let prepared = prepare(&self.open()?, &statement)?;
-            let failed = |thrown: JsValue| fault(&statement, &thrown);
-            let result = js::settled(prepared.all()).await.map_err(failed)?;
-            rows(&result)
+            let Statement { sql, params } = statement;
+            let Parcel { kinds, text } = Parcel::of_statement(&sql, &params)?;
+            let result = js::query(&self.open()?, &kinds, &text);
+            rows::read_one(&told(&sql, result).await?)
         })
     }
 
@@ -44,42 +45,25 @@ impl Db for Database {
             let Some(first) = statements.first() else {
                 return Ok(Vec::new());
             };
-            let database = self.open()?;
-            let prepared = Array::new();
-            for statement in &statements {
-                prepared.push(&prepare(&database, statement)?.into());
-            }
-            let failed = |thrown: JsValue| fault(first, &thrown);
-            let results = js::settled(database.batch(&prepared))
-                .await
-                .map_err(failed)?;
-            results
-                .unchecked_into::<Array>()
-                .iter()
-                .map(|result| rows(&result))
-                .collect()
+            let Parcel { kinds, text } = Parcel::of_statements(&statements)?;
+            let results = js::batch(&self.open()?, &kinds, &text);
+            rows::read_each(&told(&first.sql, results).await?)
         })
     }
 }
 
-fn prepare(database: &D1, statement: &Statement) -> Result<D1Statement, Fault> {
-    let params = js::bindings(&statement.params)?;
-    let prepared = database
-        .prepare(&statement.sql)
-        .and_then(|prepared| prepared.bind(&params));
-    prepared.map_err(|thrown| fault(statement, &thrown))
-}
-
-/// One result of `all` or `batch`: both have their rows under `results`.
-fn rows(result: &JsValue) -> Result<Rows, Fault> {
-    match js::member(result, "results").dyn_into::<Array>() {
-        Ok(rows) => js::rows_of_objects(&rows),
-        Err(_) => Err(Fault::unreadable("read a D1 result", "it has no rows")),
+/// What a database says, as text.
+async fn told(sql: &str, promise: Result<Promise, JsValue>) -> Result<String, Fault> {
+    match js::settled(promise).await {
+        Ok(told) => {
+            (told.as_string()).ok_or_else(|| Fault::unreadable("read a D1 result", "it is no text"))
+        }
+        Err(thrown) => Err(fault(sql, &thrown)),
     }
 }
 
 /// The one place where a D1 error is read. What a failed batch means is read from the database
 /// afterwards, never from this.
-fn fault(statement: &Statement, thrown: &JsValue) -> Fault {
-    Fault::unavailable(head(&statement.sql), js::message(thrown))
+fn fault(sql: &str, thrown: &JsValue) -> Fault {
+    Fault::unavailable(head(sql), js::message(thrown))
 }

@@ -2,14 +2,12 @@
 //! whole instance. Everything that may throw is declared `catch`, and every value that comes back
 //! is looked at before it is used.
 
-use js_sys::{Array, Function, JSON, Object, Promise, Reflect, Uint8Array};
+use js_sys::{Array, Function, JSON, Promise, Reflect, Uint8Array};
+use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
-use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use worker::web_sys::RequestInit;
 
-use crate::fault::Fault;
-use crate::ports::{Row, Rows, Value};
 use crate::units::SAFE_MAX;
 
 #[wasm_bindgen]
@@ -33,40 +31,12 @@ extern "C" {
     /// `ctx.storage.sql`.
     pub type ObjectSqlite;
 
-    #[wasm_bindgen(method, catch, variadic)]
-    pub fn exec(this: &ObjectSqlite, sql: &str, params: &Array) -> Result<Cursor, JsValue>;
-
-    /// The rows of a statement.
-    pub type Cursor;
-
-    #[wasm_bindgen(method, getter, js_name = columnNames)]
-    pub fn column_names(this: &Cursor) -> Array;
-
-    /// An iterator of rows as arrays.
-    #[wasm_bindgen(method, catch)]
-    pub fn raw(this: &Cursor) -> Result<JsValue, JsValue>;
-
     /// Runs an iterator to its end.
     #[wasm_bindgen(catch, js_namespace = Array, js_name = from)]
     pub fn array_from(iterator: &JsValue) -> Result<Array, JsValue>;
 
     /// A D1 binding.
     pub type D1;
-
-    #[wasm_bindgen(method, catch)]
-    pub fn prepare(this: &D1, sql: &str) -> Result<D1Statement, JsValue>;
-
-    #[wasm_bindgen(method, catch)]
-    pub fn batch(this: &D1, statements: &Array) -> Result<Promise, JsValue>;
-
-    /// A prepared D1 statement.
-    pub type D1Statement;
-
-    #[wasm_bindgen(method, catch, variadic)]
-    pub fn bind(this: &D1Statement, params: &Array) -> Result<D1Statement, JsValue>;
-
-    #[wasm_bindgen(method, catch)]
-    pub fn all(this: &D1Statement) -> Result<Promise, JsValue>;
 
     #[wasm_bindgen(catch)]
     pub fn fetch(url: &str, init: &RequestInit) -> Result<Promise, JsValue>;
@@ -131,6 +101,26 @@ extern "C" {
     ) -> Result<Promise, JsValue>;
 }
 
+#[wasm_bindgen(module = "/src/edge/crossing.js")]
+extern "C" {
+    /// Runs one statement of an object's SQLite.
+    #[wasm_bindgen(catch)]
+    pub fn execute(sqlite: &ObjectSqlite, kinds: &str, text: &str) -> Result<String, JsValue>;
+
+    /// Runs one statement of a D1 database.
+    #[wasm_bindgen(catch)]
+    pub fn query(database: &D1, kinds: &str, text: &str) -> Result<Promise, JsValue>;
+
+    /// Runs statements of a D1 database in one transaction.
+    #[wasm_bindgen(catch)]
+    pub fn batch(database: &D1, kinds: &str, text: &str) -> Result<Promise, JsValue>;
+
+    /// Hands a message to an object: `status answer`.
+    #[wasm_bindgen(catch)]
+    pub fn ask(env: &JsValue, binding: &str, name: &str, message: &str)
+    -> Result<Promise, JsValue>;
+}
+
 /// Awaits a promise whose making may already have thrown.
 pub async fn settled(promise: Result<Promise, JsValue>) -> Result<JsValue, JsValue> {
     JsFuture::from(promise?).await
@@ -166,78 +156,6 @@ pub fn parse_json(text: &str) -> Result<JsValue, JsValue> {
 /// An object as JSON.
 pub fn to_json(value: &JsValue) -> Result<String, JsValue> {
     JSON::stringify(value).map(String::from)
-}
-
-/// Values as both databases bind them. Numbers travel as JavaScript's, so one beyond ±(2^53 − 1)
-/// is refused instead of rounded.
-pub fn bindings(params: &[Value]) -> Result<Array, Fault> {
-    let array = Array::new();
-    for param in params {
-        array.push(&match param {
-            Value::Null => JsValue::NULL,
-            Value::Text(text) => JsValue::from_str(text),
-            Value::Int(number) => safe_number(*number)
-                .ok_or_else(|| Fault::unavailable("bind a number", "it is beyond 2^53 - 1"))?,
-        });
-    }
-    Ok(array)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "exact within the bound that is looked at first"
-)]
-fn safe_number(number: i64) -> Option<JsValue> {
-    (-SAFE_MAX..=SAFE_MAX)
-        .contains(&number)
-        .then(|| JsValue::from_f64(number as f64))
-}
-
-/// Rows that came as arrays of values, under the names of their columns.
-pub fn rows_of_arrays(names: &Array, rows: &Array) -> Result<Rows, Fault> {
-    let names: Vec<String> = names.iter().filter_map(|name| name.as_string()).collect();
-    rows.iter()
-        .map(|row| row_of(&names, row.unchecked_ref()))
-        .collect()
-}
-
-/// Rows that came as objects: all of one result have the same columns in the same order.
-pub fn rows_of_objects(rows: &Array) -> Result<Rows, Fault> {
-    let first = rows.get(0);
-    let names: Vec<String> = match first.dyn_ref::<Object>() {
-        Some(first) => Object::keys(first)
-            .iter()
-            .filter_map(|name| name.as_string())
-            .collect(),
-        None => Vec::new(),
-    };
-    rows.iter()
-        .map(|row| row_of(&names, &Object::values(row.unchecked_ref())))
-        .collect()
-}
-
-fn row_of(names: &[String], values: &Array) -> Result<Row, Fault> {
-    let mut row = Row::default();
-    for (name, value) in names.iter().zip(values.iter()) {
-        let value = value_of(&value).ok_or_else(|| {
-            Fault::unreadable(
-                "read a row",
-                format!("column {name} is no safe integer or text"),
-            )
-        })?;
-        row.0.insert(name.clone(), value);
-    }
-    Ok(row)
-}
-
-fn value_of(value: &JsValue) -> Option<Value> {
-    if value.is_null() {
-        return Some(Value::Null);
-    }
-    if let Some(text) = value.as_string() {
-        return Some(Value::Text(text));
-    }
-    safe_integer(value.as_f64()?).map(Value::Int)
 }
 
 /// The integer that a JavaScript number is, if it is one within ±(2^53 − 1).

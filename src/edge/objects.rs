@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wasm_bindgen::JsValue;
 use worker::durable_object;
-use worker::{Delay, DurableObject, Env, Method, Request, RequestInit, Response, State, Stub};
+use worker::{Delay, DurableObject, Env, Request, Response, State};
 
 use super::js;
 use super::platform::AfterCall;
@@ -26,8 +26,6 @@ use crate::provider::standin::StandInObject;
 const TRIES: u32 = 3;
 /// The pause before the second try; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// The host of a call to an object means nothing, but a URL needs one.
-const URL: &str = "http://object/";
 
 /// The objects of this Worker.
 pub struct Stubs {
@@ -40,25 +38,15 @@ impl Stubs {
         Self { env }
     }
 
-    /// A new stub: one that has failed stays broken.
-    fn stub(&self, object: &ObjectName) -> worker::Result<Stub> {
+    /// By a new stub: one that has failed stays broken. The object's status and answer.
+    async fn call(&self, object: &ObjectName, message: &str) -> Result<String, JsValue> {
         let binding = match object {
             ObjectName::Account(_) => "ACCOUNT",
             ObjectName::LedgerShard(_) => "LEDGER_SHARD",
             ObjectName::StandIn => "STANDIN",
         };
-        self.env
-            .durable_object(binding)?
-            .get_by_name(&object.name())
-    }
-
-    async fn call(&self, object: &ObjectName, message: &str) -> worker::Result<(u16, String)> {
-        let mut init = RequestInit::new();
-        init.with_method(Method::Post)
-            .with_body(Some(JsValue::from_str(message)));
-        let request = Request::new_with_init(URL, &init)?;
-        let mut answer = self.stub(object)?.fetch_with_request(request).await?;
-        Ok((answer.status_code(), answer.text().await?))
+        let told = js::ask(self.env.as_ref(), binding, &object.name(), message);
+        Ok(js::settled(told).await?.as_string().unwrap_or_default())
     }
 }
 
@@ -81,17 +69,19 @@ impl Objects for Stubs {
 }
 
 /// An overloaded object is not asked again at once: that would only add to its load.
-fn may_be_tried_again(error: &worker::Error) -> bool {
-    let thrown = error.to_js_value();
-    js::is_set(&thrown, "retryable") && !js::is_set(&thrown, "overloaded")
+fn may_be_tried_again(thrown: &JsValue) -> bool {
+    js::is_set(thrown, "retryable") && !js::is_set(thrown, "overloaded")
 }
 
-fn answer_of(object: &ObjectName, outcome: worker::Result<(u16, String)>) -> Result<String, Fault> {
+fn answer_of(object: &ObjectName, outcome: Result<String, JsValue>) -> Result<String, Fault> {
     match outcome {
-        Ok((200, answer)) => Ok(answer),
-        Ok((_, fault)) => Err(read_fault(object, &fault)),
-        Err(error) => {
-            let cause = js::message(&error.to_js_value());
+        Ok(told) => match told.split_once(' ') {
+            Some(("200", answer)) => Ok(answer.to_owned()),
+            Some((_, fault)) => Err(read_fault(object, fault)),
+            None => Err(read_fault(object, "")),
+        },
+        Err(thrown) => {
+            let cause = js::message(&thrown);
             Err(Fault::unanswered(format!("ask {}", object.name()), cause))
         }
     }
@@ -186,7 +176,7 @@ impl<T: Inner> Shell<T> {
             sql: Rc::<Storage>::clone(&storage),
             alarm: storage,
             world,
-            armed: Rc::default(),
+            memory: Rc::default(),
         })
     }
 

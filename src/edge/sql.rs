@@ -5,6 +5,7 @@ use wasm_bindgen::{JsCast, JsValue};
 use worker::State;
 
 use super::js::{self, ObjectSqlite, ObjectStorage};
+use super::rows::{self, Parcel};
 use crate::fault::Fault;
 use crate::ports::{Alarm, Later, Rows, Sql, Value};
 use crate::units::Millis;
@@ -27,16 +28,10 @@ impl Storage {
 
 impl Sql for Storage {
     fn query(&self, sql: &str, params: &[Value]) -> Result<Rows, Fault> {
+        let Parcel { kinds, text } = Parcel::of_statement(sql, params)?;
+        let rows = js::execute(&self.sqlite, &kinds, &text);
         let failed = |thrown: JsValue| Fault::unavailable(head(sql), js::message(&thrown));
-        let cursor = self
-            .sqlite
-            .exec(sql, &js::bindings(params)?)
-            .map_err(failed)?;
-        let rows = cursor
-            .raw()
-            .and_then(|raw| js::array_from(&raw))
-            .map_err(failed)?;
-        js::rows_of_arrays(&cursor.column_names(), &rows)
+        rows::read_one(&rows.map_err(failed)?)
     }
 
     /// Synchronous writes of an object are committed together when its event loop turns, also

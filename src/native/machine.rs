@@ -482,7 +482,7 @@ impl ObjectPool {
             sql: self.gear.sql(name, Rc::new(slot.sql.clone())),
             alarm: Rc::<AlarmSlot>::clone(&slot.alarm),
             world: world.ok_or_else(|| Fault::unavailable("wake an object", "no world"))?,
-            armed: Rc::default(),
+            memory: Rc::default(),
         };
         let awake = match name {
             ObjectName::Account(_) => Awake::Account(Rc::new(AccountObject::new(object))),

@@ -110,19 +110,18 @@ impl Sqlite {
     fn run(&self, sql: &str, params: &[Value]) -> Result<Rows, Fault> {
         let connection = self.connection.borrow();
         let mut statement = connection.prepare_cached(sql).map_err(fault(sql))?;
-        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        let names: Rc<[String]> = statement.column_names().map(str::to_owned).collect();
         let mut found = statement
             .query(rusqlite::params_from_iter(params))
             .map_err(fault(sql))?;
         let mut rows = Rows::new();
         while let Some(row) = found.next().map_err(fault(sql))? {
-            let mut columns = Row::default();
-            for (index, name) in names.iter().enumerate() {
+            let mut values = Vec::with_capacity(names.len());
+            for index in 0..names.len() {
                 let value = row.get_ref(index).map_err(fault(sql))?;
-                let value = value_of(value).map_err(|cause| Fault::unreadable(sql, cause))?;
-                columns.0.insert(name.clone(), value);
+                values.push(value_of(value).map_err(|cause| Fault::unreadable(sql, cause))?);
             }
-            rows.push(columns);
+            rows.push(Row::new(Rc::clone(&names), values));
         }
         Ok(rows)
     }

@@ -37,7 +37,7 @@ fn account() -> Account {
         sql: Rc::new(Sqlite::memory().unwrap()),
         alarm: Rc::new(NoAlarm),
         world: machine.world(),
-        armed: Rc::default(),
+        memory: Rc::default(),
     };
     object.wake(&[STEP]).unwrap();
     let feed = Feed::new(object.clone());
