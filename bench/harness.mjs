@@ -64,10 +64,11 @@ export async function startScript(file, { sql = [], ...options } = {}) {
   return contender;
 }
 
-/** A wasm bundle that worker-build made in `folder`. */
-export function bundle(folder) {
+/** A wasm bundle that worker-build made in `folder`, behind the entries that are named. */
+export function bundle(folder, ...entries) {
   const code = (name, type) => ({ type, path: name, contents: readFileSync(join(folder, name)) });
-  return [code("index.js", "ESModule"), code("index_bg.wasm", "CompiledWasm")];
+  const scripts = [...entries, "index.js"].map((name) => code(name, "ESModule"));
+  return [...scripts, code("index_bg.wasm", "CompiledWasm")];
 }
 
 /** A contender in Rust that needs nothing but its bundle. */
@@ -79,7 +80,7 @@ export function startWasm(folder) {
 export async function startCounterfoil(vars = {}) {
   const object = (className) => ({ className, useSQLite: true });
   const contender = await start(({ port }) => ({
-    modules: bundle(join(ROOT, "build")),
+    modules: bundle(join(ROOT, "build"), "worker.js"),
     modulesRoot: ROOT,
     bindings: {
       PROVIDER: "standin", DEV: "1", PUBLIC_URL: `http://127.0.0.1:${port}`, ...vars,

@@ -2,13 +2,17 @@
 // plain `npx wrangler deploy` ships what is in the tree; nothing is built when nothing changed.
 
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync,
+} from "node:fs";
 import { homedir } from "node:os";
 import { join, relative } from "node:path";
 import { setUp } from "./setup.mjs";
 import { ENV, ROOT, isMain, main, npmBinary, readJson, run, say } from "./toolchain.mjs";
 
 const INPUTS = ["Cargo.toml", "Cargo.lock", "src", "migrations", "scripts/build.mjs"];
+/** The bundle's entry; worker-build's own, `index.js`, is behind it. */
+const ENTRY = "worker.js";
 const STAMPS = join(ROOT, "target", "bundles.json");
 
 const DEPLOYED = ["--release"];
@@ -28,12 +32,13 @@ export const CONFORMANCE = { out: "target/conformance", how: QUICK, features: ["
 export async function buildWorker({ out, how, features }) {
   const digest = inputsDigest([how, features]);
   const stamps = readJson(STAMPS) ?? {};
-  if (stamps[out] === digest && existsSync(join(ROOT, out, "index.js"))) return;
+  if (stamps[out] === digest && existsSync(join(ROOT, out, ENTRY))) return;
   say(`building the Worker into ${out}/ (minutes when nothing is compiled yet) …`);
   const flags = features.length > 0 ? ["--", "--features", features.join(",")] : [];
   // `/healthz` tells it, so that nobody takes an older server for this one.
   const env = { ...buildEnv(), COUNTERFOIL_BUILD: digest.slice(0, 12) };
   await run("worker-build", [...how, "--out-dir", out, ...flags], { env });
+  copyFileSync(join(ROOT, "src/edge", ENTRY), join(ROOT, out, ENTRY));
   mkdirSync(join(ROOT, "target"), { recursive: true });
   writeFileSync(STAMPS, JSON.stringify({ ...readJson(STAMPS), [out]: digest }));
 }

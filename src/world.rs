@@ -51,6 +51,11 @@ impl World {
     pub fn mint(&self, prefix: &str) -> Result<String, Fault> {
         Ok(mint(prefix, self.now(), self.ids.random()?))
     }
+
+    /// A new request's id.
+    pub fn request_id(&self) -> String {
+        self.mint("req_").unwrap_or_else(|_| "req_0".to_owned())
+    }
 }
 
 /// 32 characters without `i l o u`, in the order of their bytes.

@@ -11,6 +11,8 @@ mod db;
 mod js;
 mod objects;
 mod platform;
+mod rows;
+mod short_links;
 mod signatures;
 mod sql;
 mod translate;

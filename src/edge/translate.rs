@@ -69,7 +69,7 @@ async fn read(incoming: &web_sys::Request, headers: &[(String, String)]) -> Resu
 }
 
 /// Origin, path and query of an absolute URL; the platform gives no other.
-fn split(url: &str) -> (&str, &str, &str) {
+pub fn split(url: &str) -> (&str, &str, &str) {
     let url = url.split_once('#').map_or(url, |(before, _)| before);
     let (url, query) = url.split_once('?').unwrap_or((url, ""));
     let host = url.find("://").map_or(0, |at| at + 3);

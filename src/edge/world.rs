@@ -33,6 +33,11 @@ pub fn of(env: &Env, background: Rc<dyn Background>) -> Result<Rc<World>, Fault>
     Ok(Rc::new(world))
 }
 
+/// What the world that this isolate has made says; nothing before its first request.
+pub fn known<T>(look: impl FnOnce(&World) -> Option<T>) -> Option<T> {
+    MADE.with(|made| made.get().and_then(look))
+}
+
 fn make(env: &Env, background: Rc<dyn Background>) -> Result<World, Fault> {
     let text = |name: &str| env.var(name).ok().map(|value| value.to_string());
     let settings = Rc::new(Settings::read(&text)?);

@@ -93,7 +93,7 @@ impl Call {
 /// Answers a request. Never fails: a fault becomes a 503 and one line in the log.
 pub async fn handle(world: Rc<World>, request: Request) -> Response {
     clock::refresh(&world).await;
-    let request_id = world.mint("req_").unwrap_or_else(|_| "req_0".to_owned());
+    let request_id = world.request_id();
     let head = request.method == Method::Head;
     let browser = wants_page(&request);
     let mut response = match route(&world, request, &request_id).await {

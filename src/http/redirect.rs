@@ -1,4 +1,5 @@
-//! `GET /{code}`: the redirect, answered first and recorded after.
+//! `GET /{code}`: the redirect, answered first and recorded after. One that needs nothing but what
+//! the isolate remembers is answered before the router, by the same rules.
 
 use std::rc::Rc;
 
@@ -9,14 +10,107 @@ use super::app::Call;
 use super::reply::{Answer, Failure, Problem, Response};
 use super::request::{Method, Request};
 use crate::ledger::clicks::{self, Click};
+use crate::ledger::travelling::Ticket;
 use crate::ledger::wire::Visitor;
 use crate::links::crawlers::judge;
 use crate::links::rules::{Decision, Visit, is_prefetch};
 use crate::links::store::{self, Target};
 use crate::links::{code, decide};
+use crate::provider::standin::clock;
 use crate::tally;
-use crate::units::LinkCode;
+use crate::units::{LinkCode, Millis};
 use crate::world::World;
+
+/// How somebody asks for a code, as far as any rule looks at it. An empty text says as little as
+/// none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked<'a> {
+    /// Only the headers are asked for.
+    pub head: bool,
+    /// A browser asks ahead.
+    pub prefetch: bool,
+    /// Two letters, as the platform says.
+    pub country: Option<&'a str>,
+    /// The connecting address.
+    pub address: &'a str,
+    /// What the visitor's program says of itself.
+    pub user_agent: &'a str,
+    /// The page before.
+    pub referrer: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    fn of(request: &'a Request) -> Self {
+        let text = |name: &str| request.header(name).unwrap_or_default();
+        let mut headers = request.headers.iter();
+        Self {
+            head: request.method == Method::Head,
+            prefetch: headers.any(|(name, value)| is_prefetch(name, value)),
+            country: request.country.as_deref(),
+            address: request.peer.as_deref().unwrap_or_default(),
+            user_agent: text("user-agent"),
+            referrer: text("referer"),
+        }
+    }
+
+    const fn visit(self, now: Millis) -> Visit {
+        Visit {
+            head: self.head,
+            prefetch: self.prefetch,
+            now,
+        }
+    }
+
+    fn click(self, code: LinkCode, target: &Target, at: Millis) -> Click {
+        let verdict = judge(Some(self.user_agent));
+        Click {
+            account_id: target.account_id.clone(),
+            code,
+            at,
+            country: self.country.map(str::to_owned),
+            referrer_host: host_of(self.referrer),
+            visitor: Visitor {
+                address: self.address.to_owned(),
+                user_agent: self.user_agent.to_owned(),
+            },
+            correction: verdict.map(|it| (it.reason.name(), it.rule.to_owned())),
+        }
+    }
+}
+
+/// A redirect that needed nobody, its click already on its way.
+#[derive(Debug)]
+pub struct AtOnce {
+    /// Where to.
+    pub target: Rc<Target>,
+    /// For the answer's `X-Request-Id`.
+    pub request_id: String,
+    /// The click's number, where it is one.
+    pub click: Option<Ticket>,
+}
+
+/// The redirect of a link that this isolate remembers. `None` where anything else is to be said,
+/// or anybody to be asked: [`short_link`] does that, and nothing has happened yet.
+pub fn at_once(world: &World, code: &str, asked: Asked<'_>) -> Option<AtOnce> {
+    if !clock::is_heard(world) {
+        return None;
+    }
+    let code = code::fold(code)?;
+    let now = world.now();
+    let target = world.isolate.links.get(&code, now, age_ms(world))?;
+    let click = match decide(Some(target.state), asked.visit(now)) {
+        Decision::Click => Some(clicks::set_out(world, &asked.click(code, &target, now))?),
+        Decision::RedirectOnly => None,
+        Decision::Unknown | Decision::Disabled | Decision::Expired | Decision::Prefetch => {
+            return None;
+        }
+    };
+    Some(AtOnce {
+        target,
+        request_id: world.request_id(),
+        click,
+    })
+}
 
 /// `GET /{code}`
 pub async fn short_link(call: Call) -> Answer {
@@ -24,14 +118,14 @@ pub async fn short_link(call: Call) -> Answer {
         return Ok(refused(&call, &Problem::not_found()));
     };
     let target = target_of(&call, &code).await?;
-    let visit = Visit {
-        head: call.request.method == Method::Head,
-        prefetch: asks_ahead(&call.request),
-        now: call.now,
-    };
+    let asked = Asked::of(&call.request);
+    let visit = asked.visit(call.now);
     let answer = match (decide(target.as_ref().map(|t| t.state), visit), target) {
         (Decision::Click, Some(target)) => {
-            record(&call, code, &target);
+            // Written after the answer: nothing of it keeps the visitor waiting.
+            let click = asked.click(code, &target, call.now);
+            let recorded = clicks::record(Rc::clone(&call.world), click);
+            call.world.background.spawn(Box::pin(recorded));
             redirect(&target)
         }
         (Decision::RedirectOnly, Some(target)) => redirect(&target),
@@ -49,36 +143,14 @@ pub async fn short_link(call: Call) -> Answer {
     Ok(answer)
 }
 
-/// Leaves the click to be written after the answer: nothing of it keeps the visitor waiting.
-fn record(call: &Call, code: LinkCode, target: &Target) {
-    let world = Rc::clone(&call.world);
-    let text = |name: &str| call.request.header(name).map(str::to_owned);
-    let (account_id, at) = (target.account_id.clone(), call.now);
-    let (country, address) = (call.request.country.clone(), call.request.peer.clone());
-    let (user_agent, referrer) = (text("user-agent"), text("referer"));
-    call.world.background.spawn(Box::pin(async move {
-        let verdict = judge(user_agent.as_deref());
-        let click = Click {
-            account_id,
-            code,
-            at,
-            country,
-            referrer_host: referrer.as_deref().and_then(host_of),
-            visitor: Visitor {
-                address: address.unwrap_or_default(),
-                user_agent: user_agent.unwrap_or_default(),
-            },
-            correction: verdict.map(|it| (it.reason.name(), it.rule.to_owned())),
-        };
-        clicks::record(world, click).await;
-    }));
-}
-
 /// The longest name that the domain name system knows.
 const HOST_BYTES_MAX: usize = 253;
 
 /// The host alone: what else stands in the address of the page before is nobody's business.
 fn host_of(referrer: &str) -> Option<String> {
+    if referrer.is_empty() {
+        return None;
+    }
     let url = Url::parse(referrer).ok()?;
     let host = url.host_str().filter(|host| host.len() <= HOST_BYTES_MAX)?;
     Some(host.to_ascii_lowercase())
@@ -105,8 +177,7 @@ fn refused(call: &Call, problem: &Problem) -> Response {
 
 async fn target_of(call: &Call, code: &LinkCode) -> Result<Option<Rc<Target>>, Failure> {
     let memory = &call.world.isolate.links;
-    let age_ms = call.world.settings.link_cache_seconds * 1000;
-    if let Some(target) = memory.get(code, call.now, age_ms) {
+    if let Some(target) = memory.get(code, call.now, age_ms(&call.world)) {
         return Ok(Some(target));
     }
     let target = store::target(&*call.world.db, code).await?.map(Rc::new);
@@ -116,9 +187,8 @@ async fn target_of(call: &Call, code: &LinkCode) -> Result<Option<Rc<Target>>, F
     Ok(target)
 }
 
-fn asks_ahead(request: &Request) -> bool {
-    let mut headers = request.headers.iter();
-    headers.any(|(name, value)| is_prefetch(name, value))
+fn age_ms(world: &World) -> i64 {
+    world.settings.link_cache_seconds * 1000
 }
 
 /// Prefetches travel to the sum of `/metrics` together: whoever writes takes what all have counted.

@@ -6,22 +6,22 @@
 //! own click by a timer of its own and sends it itself when nobody has confirmed it for a while,
 //! because the request that carries the others may be gone.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use serde_json::json;
 
 use super::batch;
-use super::cycles::cycle_for;
+use super::cycles::{self, cycle_for};
 use super::entry::{Entry, EntryKind};
 use super::shard::tally_name;
+use super::travelling::{Fate, Ticket, Travelling};
 use super::wire::{ClickWire, Recorded, ShardAsk, VERSION, Visitor};
 use crate::fault::{Fault, FaultKind};
 use crate::params;
 use crate::ports::{ObjectName, Statement};
 use crate::tally;
-use crate::units::{AccountId, Delta, EntryId, FeatureName, LinkCode, Millis};
+use crate::units::{AccountId, CycleName, Delta, EntryId, FeatureName, LinkCode, Millis};
 use crate::world::World;
 
 /// The feature that a click is usage of.
@@ -31,8 +31,6 @@ const TOGETHER_MAX: usize = 400;
 /// For so long a message gathers clicks before it goes: a shard commits to its disk once for all
 /// of them, and redirects do not wait behind a commit for each few.
 const GATHER_MS: u32 = 20;
-/// Clicks that wait in one isolate at most; beyond, each sends itself.
-const WAITING_MAX: usize = 5_000;
 /// Messages that one request carries for others before it is done.
 const ROUNDS_MAX: u32 = 20;
 /// Without confirmation for so long, a click sends itself.
@@ -65,30 +63,6 @@ pub struct Click {
     pub correction: Option<(&'static str, String)>,
 }
 
-/// What one isolate knows of clicks on their way.
-#[derive(Default)]
-pub struct Travelling(RefCell<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    waiting: VecDeque<ClickWire>,
-    watched: BTreeMap<String, Fate>,
-    /// Who carries, and since when: it may be gone without a word.
-    carrier: Option<(u64, Millis)>,
-    carriers: u64,
-    /// Where this isolate's clicks go for now, and since when.
-    shard: Option<(u32, Millis)>,
-    /// Sums that could not be written yet.
-    uncounted: BTreeMap<String, i64>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    OnItsWay,
-    Written,
-    Failed,
-}
-
 /// What is known of a click that could not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unwritten {
@@ -102,7 +76,7 @@ enum Unwritten {
 /// logged in full and counted.
 pub async fn record(world: Rc<World>, click: Click) {
     let parcel = match parcel_of(&world, &click).await {
-        Ok(parcel) => parcel,
+        Ok(parcel) => Rc::new(parcel),
         Err(fault) => {
             let said = json!({"account": click.account_id.as_str(), "code": click.code.as_str(),
                 "at": click.at.get(), "country": click.country,
@@ -111,19 +85,28 @@ pub async fn record(world: Rc<World>, click: Click) {
             return;
         }
     };
-    if travel(&world, &parcel).await {
-        return;
-    }
-    let first = shard_of(&world, &parcel);
-    if let Err((unwritten, fault)) = deliver(&world, std::slice::from_ref(&parcel), first).await {
-        tell_unwritten(&world, unwritten, &json!(parcel.entry), &fault).await;
+    match world.isolate.clicks.enter(&parcel, world.now()) {
+        Some(ticket) => watch(world, ticket, 0).await,
+        None => send_alone(&world, &parcel).await,
     }
 }
 
-/// The click's entries; its id is made here, once.
+/// Sets a click on its way without asking anybody. `None` where its cycle is not known here, or
+/// where too many wait; then nothing has happened.
+pub fn set_out(world: &World, click: &Click) -> Option<Ticket> {
+    let cycle = cycles::known_at_once(world, &click.account_id, click.at)?;
+    let parcel = entry_of(world, click, cycle).ok()?;
+    world.isolate.clicks.enter(&Rc::new(parcel), world.now())
+}
+
+/// Whether clicks wait for somebody to carry them.
+pub fn lack_carrier(world: &World) -> bool {
+    let patience_ms = i64::from(PATIENCE_MS);
+    world.isolate.clicks.lacks_carrier(world.now(), patience_ms)
+}
+
+/// The click's entries, once its cycle is known.
 async fn parcel_of(world: &Rc<World>, click: &Click) -> Result<ClickWire, Fault> {
-    let form = || Fault::unreadable("make a click's entry", "a part has not its form");
-    let id = EntryId::new(world.mint("clk_")?).ok_or_else(form)?;
     let mut cycle = cycle_for(world, &click.account_id, click.at).await;
     for pause in CYCLE_PAUSES_MS {
         if cycle.is_ok() {
@@ -132,11 +115,15 @@ async fn parcel_of(world: &Rc<World>, click: &Click) -> Result<ClickWire, Fault>
         world.timer.pause(pause).await;
         cycle = cycle_for(world, &click.account_id, click.at).await;
     }
-    let owner = (
-        click.account_id.clone(),
-        FeatureName::new(FEATURE).ok_or_else(form)?,
-        cycle?.name,
-    );
+    entry_of(world, click, cycle?.name)
+}
+
+/// The click's entries; its id is made here, once.
+fn entry_of(world: &World, click: &Click, cycle: CycleName) -> Result<ClickWire, Fault> {
+    let form = || Fault::unreadable("make a click's entry", "a part has not its form");
+    let id = EntryId::new(world.mint("clk_")?).ok_or_else(form)?;
+    let feature = FeatureName::new(FEATURE).ok_or_else(form)?;
+    let owner = (click.account_id.clone(), feature, cycle);
     let one = Delta::new(1).ok_or_else(form)?;
     let mut entry = Entry::new(id, EntryKind::Click, owner, one, click.at);
     entry.code = Some(click.code.clone());
@@ -154,95 +141,68 @@ async fn parcel_of(world: &Rc<World>, click: &Click) -> Result<ClickWire, Fault>
 
 /// A request's eye on its own click; taken away also where the request ends before the click does,
 /// so that nothing of it stays. The click itself goes on waiting for whoever carries.
-struct Watch<'a>(&'a Travelling, &'a str);
+struct Watch<'a>(&'a Travelling, Ticket);
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        self.0.0.borrow_mut().watched.remove(self.1);
+        self.0.leave(self.1);
     }
 }
 
-/// Travels with the other clicks of this isolate; gives whether the click is known to be written.
-async fn travel(world: &Rc<World>, parcel: &ClickWire) -> bool {
-    let id = parcel.entry.id.as_str();
-    let shared = &world.isolate.clicks.0;
-    {
-        let mut shared = shared.borrow_mut();
-        if shared.waiting.len() >= WAITING_MAX {
-            return false;
-        }
-        shared.waiting.push_back(parcel.clone());
-        shared.watched.insert(id.to_owned(), Fate::OnItsWay);
-    }
-    let _watch = Watch(&world.isolate.clicks, id);
-    let (mut waited, mut look) = (0, LOOK_MS);
+/// Watches a click until it is written, `waited` milliseconds after it set out; carries where
+/// nobody does. One that nobody has confirmed for a while, or that could not be carried, sends
+/// itself.
+pub async fn watch(world: Rc<World>, ticket: Ticket, mut waited: u32) {
+    let clicks = &world.isolate.clicks;
+    let _watch = Watch(clicks, ticket);
+    let mut look = LOOK_MS;
     loop {
-        let fate = shared.borrow().watched.get(id).copied();
-        if fate != Some(Fate::OnItsWay) || waited >= PATIENCE_MS {
-            let mut shared = shared.borrow_mut();
-            if fate != Some(Fate::Written) {
-                shared.waiting.retain(|waiting| waiting.entry.id != id);
-            }
-            return fate == Some(Fate::Written);
+        match clicks.fate(ticket) {
+            Fate::Written => return,
+            Fate::OnItsWay if waited < PATIENCE_MS => {}
+            Fate::OnItsWay | Fate::Failed => break,
         }
-        if let Some(number) = take_the_lead(world) {
-            carry(world).await;
-            let mut shared = shared.borrow_mut();
-            if shared.carrier.is_some_and(|(carrier, _)| carrier == number) {
-                shared.carrier = None;
-            }
+        if lack_carrier(&world) {
+            let number = clicks.take_the_lead(world.now());
+            carry(&world).await;
+            clicks.give_up_the_lead(number);
         } else {
             world.timer.pause(look).await;
             waited += look;
             look = (look * 2).min(LOOK_MS_MAX);
         }
     }
+    if let Some(parcel) = clicks.take_back(ticket) {
+        send_alone(&world, &parcel).await;
+    }
 }
 
-/// Becomes the one who carries, where nobody does or whoever did has not been heard of.
-fn take_the_lead(world: &World) -> Option<u64> {
-    let now = world.now();
-    let mut shared = world.isolate.clicks.0.borrow_mut();
-    let is_taken = shared
-        .carrier
-        .is_some_and(|(_, since)| now.since(since).abs() < i64::from(PATIENCE_MS));
-    if is_taken || shared.waiting.is_empty() {
-        return None;
+async fn send_alone(world: &Rc<World>, parcel: &ClickWire) {
+    let first = shard_of(world, parcel);
+    if let Err((unwritten, fault)) = deliver(world, &[parcel], first).await {
+        tell_unwritten(world, unwritten, &json!(parcel.entry), &fault).await;
     }
-    shared.carriers += 1;
-    let number = shared.carriers;
-    shared.carrier = Some((number, now));
-    Some(number)
 }
 
 /// Carries what waits, message by message, until nothing waits or its rounds are over.
 async fn carry(world: &Rc<World>) {
-    let memory = &world.isolate.clicks.0;
+    let clicks = &world.isolate.clicks;
     for _ in 0..ROUNDS_MAX {
         world.timer.pause(GATHER_MS).await;
-        let together: Vec<ClickWire> = {
-            let mut shared = memory.borrow_mut();
-            let count = shared.waiting.len().min(TOGETHER_MAX);
-            shared.waiting.drain(..count).collect()
-        };
+        let together = clicks.take(TOGETHER_MAX, world.now());
         if together.is_empty() {
             return;
         }
-        let mut by_shard: BTreeMap<u32, Vec<ClickWire>> = BTreeMap::new();
+        let mut by_shard: BTreeMap<u32, Vec<_>> = BTreeMap::new();
         let any = steady_shard(world);
-        for parcel in together {
-            let number = visitors_shard(world, &parcel).unwrap_or(any);
-            by_shard.entry(number).or_default().push(parcel);
+        for one in together {
+            let number = visitors_shard(world, &one.1).unwrap_or(any);
+            by_shard.entry(number).or_default().push(one);
         }
-        for (number, parcels) in by_shard {
-            let written = deliver(world, &parcels, number).await.is_ok();
-            let fate = if written { Fate::Written } else { Fate::Failed };
-            let mut shared = memory.borrow_mut();
-            for parcel in &parcels {
-                if let Some(watched) = shared.watched.get_mut(&parcel.entry.id) {
-                    *watched = fate;
-                }
-            }
+        for (number, group) in by_shard {
+            let parcels: Vec<&ClickWire> = group.iter().map(|(_, parcel)| &**parcel).collect();
+            let are_written = deliver(world, &parcels, number).await.is_ok();
+            clicks.tell(group.iter().map(|(ticket, _)| *ticket), are_written);
         }
     }
 }
@@ -250,7 +210,7 @@ async fn carry(world: &Rc<World>) {
 /// To this shard, else to another, else straight into the ledger database.
 async fn deliver(
     world: &Rc<World>,
-    parcels: &[ClickWire],
+    parcels: &[&ClickWire],
     shard: u32,
 ) -> Result<(), (Unwritten, Fault)> {
     let mut unwritten = Unwritten::Lost;
@@ -280,13 +240,13 @@ async fn deliver(
     }
 }
 
-async fn ask_shard(world: &Rc<World>, parcels: &[ClickWire], shard: u32) -> Result<(), Fault> {
-    let tallies = std::mem::take(&mut world.isolate.clicks.0.borrow_mut().uncounted);
+async fn ask_shard(world: &Rc<World>, parcels: &[&ClickWire], shard: u32) -> Result<(), Fault> {
+    let clicks = &world.isolate.clicks;
     let ask = ShardAsk::Record {
         v: VERSION,
         shard,
         clicks: parcels.to_vec(),
-        tallies: tallies.clone(),
+        tallies: clicks.take_sums(),
     };
     let message = serde_json::to_string(&ask);
     let message = message.map_err(|e| Fault::unreadable("write a message to a shard", e))?;
@@ -299,13 +259,15 @@ async fn ask_shard(world: &Rc<World>, parcels: &[ClickWire], shard: u32) -> Resu
                 .map_err(|e| Fault::unreadable("read a shard's answer", e))
         });
     if outcome.is_err() {
-        keep_sums(world, tallies);
-        world.isolate.clicks.0.borrow_mut().shard = None;
+        if let ShardAsk::Record { tallies, .. } = ask {
+            clicks.keep_sums(tallies);
+        }
+        clicks.set_shard(None);
     }
     outcome.map(|_| ())
 }
 
-async fn write_straight(world: &Rc<World>, parcels: &[ClickWire]) -> Result<(), Fault> {
+async fn write_straight(world: &Rc<World>, parcels: &[&ClickWire]) -> Result<(), Fault> {
     let mut rows = Vec::new();
     let mut tallies: BTreeMap<String, i64> = BTreeMap::new();
     tallies.insert("counterfoil_clicks_direct_total".to_owned(), 0);
@@ -328,7 +290,7 @@ async fn write_straight(world: &Rc<World>, parcels: &[ClickWire]) -> Result<(), 
     world.ledger.batch(all).await.map(|_| ())
 }
 
-async fn are_written(world: &Rc<World>, parcels: &[ClickWire]) -> Result<bool, Fault> {
+async fn are_written(world: &Rc<World>, parcels: &[&ClickWire]) -> Result<bool, Fault> {
     let ids: Vec<&str> = parcels
         .iter()
         .map(|parcel| parcel.entry.id.as_str())
@@ -370,26 +332,20 @@ fn random_shard(world: &World) -> u32 {
 /// spread by themselves.
 fn steady_shard(world: &World) -> u32 {
     let now = world.now();
-    let known = world.isolate.clicks.0.borrow().shard;
+    let clicks = &world.isolate.clicks;
+    let known = clicks.shard();
     if let Some((shard, since)) = known
         && now.since(since).abs() < STEADY_MS
     {
         return shard;
     }
     let shard = random_shard(world);
-    world.isolate.clicks.0.borrow_mut().shard = Some((shard, now));
+    clicks.set_shard(Some((shard, now)));
     shard
 }
 
 fn shard_of(world: &World, parcel: &ClickWire) -> u32 {
     visitors_shard(world, parcel).unwrap_or_else(|| steady_shard(world))
-}
-
-fn keep_sums(world: &World, sums: BTreeMap<String, i64>) {
-    let mut shared = world.isolate.clicks.0.borrow_mut();
-    for (name, by) in sums {
-        *shared.uncounted.entry(name).or_default() += by;
-    }
 }
 
 /// One line with the whole click, and one more in its sum: now in DB, else with the next clicks.
@@ -406,6 +362,7 @@ async fn tell_unwritten(
     let fields = json!({"click": click, "doing": fault.doing, "cause": fault.cause});
     world.log.line("error", event, fields);
     if world.db.query(tally::add(sum, 1)).await.is_err() {
-        keep_sums(world, BTreeMap::from([(sum.to_owned(), 1)]));
+        let sums = BTreeMap::from([(sum.to_owned(), 1)]);
+        world.isolate.clicks.keep_sums(sums);
     }
 }

@@ -5,7 +5,7 @@
 //! minutes ahead, so every isolate knows of it in time.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::accounts::store;
 use crate::cycle::{Anchor, Cycle, cycle_at};
@@ -25,7 +25,16 @@ struct Known {
     anchors: Vec<Anchor>,
     read_at: Millis,
     /// The cycles whose rows were stored; a fact lies in the running or the next one.
-    stored: BTreeSet<CycleName>,
+    stored: Vec<Cycle>,
+}
+
+impl Known {
+    /// The cycle in which `at` lies, where its row was stored and the anchors are still believed.
+    fn cycle(&self, at: Millis, now: Millis) -> Option<&Cycle> {
+        let holds = |cycle: &&Cycle| cycle.starts_at <= at && at < cycle.ends_at;
+        let stored = self.stored.iter().find(holds);
+        stored.filter(|_| now.since(self.read_at) < KNOWN_FOR_MS)
+    }
 }
 
 /// Fixed anchors of the accounts that were met last.
@@ -51,18 +60,20 @@ impl Remembered {
     }
 }
 
+/// The name of the account's cycle in which `at` lies, where this isolate knows it.
+pub fn known_at_once(world: &World, account_id: &AccountId, at: Millis) -> Option<CycleName> {
+    let memory = world.isolate.cycles.0.borrow();
+    let cycle = memory.get(account_id)?.cycle(at, world.now())?;
+    Some(cycle.name.clone())
+}
+
 /// The cycle of the account in which `at` lies, its anchor fixed and its row stored. While the
 /// database cannot be read, what was read before is used.
 pub async fn cycle_for(world: &World, account_id: &AccountId, at: Millis) -> Result<Cycle, Fault> {
     let (memory, now) = (&world.isolate.cycles, world.now());
     let before = memory.get(account_id);
-    if let Some(known) = &before
-        && now.since(known.read_at) < KNOWN_FOR_MS
-    {
-        let cycle = cycle_at(&known.anchors, at);
-        if known.stored.contains(&cycle.name) {
-            return Ok(cycle);
-        }
+    if let Some(cycle) = before.as_ref().and_then(|known| known.cycle(at, now)) {
+        return Ok(cycle.clone());
     }
     match fix_and_store(world, account_id, at, before.as_ref()).await {
         Ok(cycle) => Ok(cycle),
@@ -84,11 +95,12 @@ async fn fix_and_store(
     let cycle = cycle_at(&anchors, at);
     world.db.query(store::cycle_row(account_id, &cycle)).await?;
     let same = before.filter(|known| known.anchors == anchors);
-    let mut stored = same.map_or_else(BTreeSet::new, |known| known.stored.clone());
+    let mut stored = same.map_or_else(Vec::new, |known| known.stored.clone());
     if stored.len() >= CYCLES_MAX {
         stored.clear();
     }
-    stored.insert(cycle.name.clone());
+    stored.retain(|one| *one != cycle);
+    stored.push(cycle.clone());
     let known = Known {
         anchors,
         read_at: now,

@@ -76,7 +76,7 @@ fn number_of(object: &str) -> Option<u32> {
 
 async fn ask_shard(world: &World, shard: u32, rows: Vec<FeedRow>) -> Result<bool, Fault> {
     let v = VERSION;
-    let ask = ShardAsk::TakeFeed { v, shard, rows };
+    let ask: ShardAsk = ShardAsk::TakeFeed { v, shard, rows };
     let message = serde_json::to_string(&ask)
         .map_err(|e| Fault::unreadable("write a message to a shard", e))?;
     let name = ObjectName::LedgerShard(shard);

@@ -43,6 +43,7 @@ pub mod runs;
 pub mod shard;
 pub mod stream;
 pub mod totals;
+pub mod travelling;
 pub mod turn_guard;
 pub mod usage;
 pub mod wire;

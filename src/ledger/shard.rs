@@ -101,8 +101,7 @@ impl ShardObject {
     }
 
     async fn answer(&self, message: &str) -> Result<String, Fault> {
-        let ask: ShardAsk = serde_json::from_str(message)
-            .map_err(|e| Fault::unreadable("read a message to a shard", e))?;
+        let ask = ShardAsk::of_json(message)?;
         if ask.version() > VERSION {
             return Err(Fault {
                 kind: FaultKind::NewerSchema,

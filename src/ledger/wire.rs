@@ -1,19 +1,22 @@
 //! Messages to a shard and its answers, version 1.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
 use super::entry::EntryWire;
 use super::stream::FeedRow;
+use crate::fault::Fault;
 
 /// The version of these messages.
 pub const VERSION: u8 = 1;
 
-/// What a shard is asked. Each message tells it its number, which the platform does not.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a shard is asked. Each message tells it its number, which the platform does not. Whoever
+/// writes one may only borrow the clicks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub enum ShardAsk {
+pub enum ShardAsk<Click = ClickWire> {
     /// Take these clicks in. Answered with [`Recorded`]. Safe to repeat.
     Record {
         /// See [`VERSION`].
@@ -21,9 +24,9 @@ pub enum ShardAsk {
         /// This shard's number.
         shard: u32,
         /// The clicks.
-        clicks: Vec<ClickWire>,
+        clicks: Vec<Click>,
         /// Sums that the sender could not write elsewhere.
-        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         tallies: BTreeMap<String, i64>,
     },
     /// Compare your stream with these rows of the ledger and send what it lacks. Answered with
@@ -45,7 +48,46 @@ pub enum ShardAsk {
     },
 }
 
+/// A message as it is read, in one pass: by its tag alone `serde` would read everything twice.
+#[derive(Deserialize)]
+struct Any {
+    ask: String,
+    v: u8,
+    shard: Option<u32>,
+    clicks: Option<Vec<ClickWire>>,
+    #[serde(default)]
+    tallies: BTreeMap<String, i64>,
+    rows: Option<Vec<FeedRow>>,
+    offset_ms: Option<i64>,
+}
+
 impl ShardAsk {
+    /// From the text of a message.
+    pub fn of_json(text: &str) -> Result<Self, Fault> {
+        let wrong = |cause: &dyn Display| Fault::unreadable("read a message to a shard", cause);
+        let any: Any = serde_json::from_str(text).map_err(|e| wrong(&e))?;
+        let v = any.v;
+        match (
+            any.ask.as_str(),
+            any.shard,
+            any.clicks,
+            any.rows,
+            any.offset_ms,
+        ) {
+            ("record", Some(shard), Some(clicks), ..) => Ok(Self::Record {
+                v,
+                shard,
+                clicks,
+                tallies: any.tallies,
+            }),
+            ("take_feed", Some(shard), _, Some(rows), _) => Ok(Self::TakeFeed { v, shard, rows }),
+            ("clock", .., Some(offset_ms)) => Ok(Self::Clock { v, offset_ms }),
+            (ask, ..) => Err(wrong(&format!("{ask} is not whole, or not known"))),
+        }
+    }
+}
+
+impl<Click> ShardAsk<Click> {
     /// The version that the sender speaks.
     pub const fn version(&self) -> u8 {
         match self {

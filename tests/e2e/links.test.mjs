@@ -55,6 +55,22 @@ test("a_redirect_says_the_stored_bytes_and_may_be_kept_by_nobody", async () => {
   assert.deepEqual([recorded.total, recorded.gross, recorded.corrected], [1, 1, {}]);
 });
 
+test("a_link_that_is_remembered_is_answered_as_at_its_first_visit", async () => {
+  const server = await shared();
+  const { account, code } = await linked(server);
+  const said = async (headers) => {
+    const { status, text, headers: all } = await server.click(code, headers);
+    const { date, "x-request-id": id, ...rest } = Object.fromEntries(all);
+    assert.match(id, /^req_[0-9a-z]{26}$/);
+    return { status, text, rest };
+  };
+  const first = await said({});
+  // The stand-in's clock is asked for once a second, and that by the router.
+  for (let visit = 0; visit < 5; visit += 1) assert.deepEqual(await said({}), first);
+  const recorded = await usage(account, code, 6);
+  assert.deepEqual([recorded.total, recorded.gross], [6, 6]);
+});
+
 test("only_answered_redirects_are_recorded_and_machines_are_taken_back", async () => {
   const server = await shared();
   const { account, code } = await linked(server);

@@ -194,7 +194,7 @@ fn settle(machine: &Machine, faults: &Faults) {
     for shard in 0..4 {
         let name = ObjectName::LedgerShard(shard);
         if machine.objects.storage(&name).is_some() {
-            let message = ShardAsk::TakeFeed {
+            let message: ShardAsk = ShardAsk::TakeFeed {
                 v: VERSION,
                 shard,
                 rows: Vec::new(),

@@ -56,7 +56,7 @@ pub fn record(machine: &Machine, clicks: Vec<ClickWire>) -> Result<usize, String
 /// What cron does with every shard: hands it its rows.
 pub fn visit(machine: &Machine) -> Result<FeedState, String> {
     let rows = block_on(stream::rows_of(&machine.ledger, &[SHARD.name()])).unwrap();
-    let message = ShardAsk::TakeFeed {
+    let message: ShardAsk = ShardAsk::TakeFeed {
         v: VERSION,
         shard: 0,
         rows,
@@ -372,7 +372,7 @@ fn an_old_row_in_the_hand_of_a_visitor_takes_nothing_back() {
         put(&machine, round * 10, 2);
         machine.advance(1000);
     }
-    let message = ShardAsk::TakeFeed {
+    let message: ShardAsk = ShardAsk::TakeFeed {
         v: VERSION,
         shard: 0,
         rows: old,

@@ -45,6 +45,7 @@ mod parsers;
 mod plans;
 mod quick;
 mod reconciler;
+mod redirects_at_once;
 mod reporter;
 mod restored;
 mod simulation;

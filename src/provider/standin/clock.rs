@@ -31,19 +31,21 @@ struct Offset {
     offset_ms: i64,
 }
 
+/// Whether there is nothing to hear of, or this isolate has done so within a second.
+pub fn is_heard(world: &World) -> bool {
+    let machine = world.clock.read();
+    let lately = |at: crate::units::Millis| machine.since(at).abs() < REFRESH_MS;
+    !world.settings.has_stand_in() || world.isolate.clock_heard_at.get().is_some_and(lately)
+}
+
 /// Hears the offset where this isolate has not done so for a second. First in every request and
 /// every tick of the cron. Where the stand-in is out of reach the last one stays.
 pub async fn refresh(world: &Rc<World>) {
-    if !world.settings.has_stand_in() {
+    if is_heard(world) {
         return;
     }
-    let machine = world.clock.read();
     let heard_at = &world.isolate.clock_heard_at;
-    let is_due = |at: crate::units::Millis| machine.since(at).abs() >= REFRESH_MS;
-    if !heard_at.get().is_none_or(is_due) {
-        return;
-    }
-    heard_at.set(Some(machine));
+    heard_at.set(Some(world.clock.read()));
     match ask_offset(world).await {
         Ok(offset_ms) => world.isolate.clock_offset_ms.set(offset_ms),
         Err(fault) => {
@@ -62,7 +64,7 @@ pub async fn set(world: &Rc<World>, offset_ms: i64) -> Result<Reply, Fault> {
     };
     world.isolate.clock_offset_ms.set(offset_ms);
     world.isolate.clock_heard_at.set(Some(world.clock.read()));
-    let told = ShardAsk::Clock {
+    let told: ShardAsk = ShardAsk::Clock {
         v: wire::VERSION,
         offset_ms,
     };

@@ -1,0 +1,58 @@
+// The Worker's entry. A short link that this isolate remembers is answered here: what the rules
+// look at goes into wasm as one text and the answer comes back as one; whatever else is asked is
+// the router's, which lives behind worker-build's own entry.
+
+import Router, { Account, LedgerShard, StandIn } from "./index.js";
+
+export { Account, LedgerShard, StandIn };
+
+const { redirect_at_once, click_is_written, watch_click } = Router.prototype;
+
+/** By now a click has usually been gathered and written with the others of its isolate. */
+const FIRST_LOOK_MS = 100;
+
+function atOnce(request) {
+  const { headers, cf } = request;
+  const said = (name) => headers.get(name) ?? "";
+  try {
+    return redirect_at_once(
+      `${request.method}\n${request.url}\n${cf?.country ?? ""}\n${said("user-agent")}\n` +
+      `${said("referer")}\n${said("cf-connecting-ip")}\n${said("sec-purpose")}\n` +
+      `${said("purpose")}\n${said("x-purpose")}\n${said("x-moz")}`,
+    );
+  } catch (thrown) {
+    // worker-build's entry listens for it and begins with a new instance.
+    reportError(thrown);
+    return undefined;
+  }
+}
+
+/** Each request watches its own click: the one that carries it with others may be gone. */
+async function watch(ticket, leads, env, context) {
+  if (!leads) {
+    await new Promise((done) => setTimeout(done, FIRST_LOOK_MS));
+    if (click_is_written(ticket)) return;
+  }
+  await watch_click(ticket, leads ? 0 : FIRST_LOOK_MS, env, context);
+}
+
+export default {
+  fetch(request, env, context) {
+    const told = atOnce(request);
+    if (told === undefined) return new Router(context, env).fetch(request);
+    const [location, id, ticket, leads] = told.split("\n");
+    if (ticket !== "") context.waitUntil(watch(Number(ticket), leads === "1", env, context));
+    return new Response(null, {
+      status: 302,
+      headers: {
+        location,
+        "cache-control": "private, no-store",
+        "x-robots-tag": "noindex, nofollow",
+        "x-request-id": id,
+      },
+    });
+  },
+  scheduled(event, env, context) {
+    return new Router(context, env).scheduled(event);
+  },
+};
