@@ -6,7 +6,7 @@ use std::cell::Cell;
 use crate::accounts::memory::Remembered;
 use crate::gate;
 use crate::inbox;
-use crate::ledger::{clicks, cycles};
+use crate::ledger::{cycles, travelling};
 use crate::links;
 use crate::units::Millis;
 
@@ -21,12 +21,14 @@ pub struct Isolate {
     pub accounts: Remembered,
     /// The provider's signing keys.
     pub signing_keys: inbox::keys::Remembered,
+    /// Lanes that wait to be woken.
+    pub waking: inbox::waking::Waiting,
     /// New jobs that travel to their account's object together.
     pub admissions: gate::together::Travelling,
     /// Links, for redirects that ask no database.
     pub links: links::cache::Remembered,
     /// Clicks on their way.
-    pub clicks: clicks::Travelling,
+    pub clicks: travelling::Travelling,
     /// Fixed anchors, for the cycle of a fact.
     pub cycles: cycles::Remembered,
 }

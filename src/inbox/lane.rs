@@ -11,7 +11,6 @@ use serde_json::json;
 
 use super::apply::{self, Doorbell};
 use super::engine::DEMO_PREFIX;
-use super::receive::Received;
 use super::rules::Told;
 use super::{alerts, rules};
 use crate::accounts::Account;
@@ -63,24 +62,6 @@ pub struct Ran {
     pub next_at: Option<Millis>,
 }
 
-/// Wakes a stored event's lane behind the answer: in the account's object, which wakes again for
-/// the next try by itself; here where there is no account.
-pub fn wake_behind(world: &Rc<World>, received: &Received) {
-    let (behind, lane) = (Rc::clone(world), received.lane.clone());
-    let account_id = received.account_id.clone();
-    world.background.spawn(Box::pin(async move {
-        let woken = match account_id {
-            Some(account_id) => wake_account(&behind, &account_id).await,
-            None => run(&behind, &lane).await.map(|_| ()),
-        };
-        if let Err(fault) = woken {
-            // The table is the schedule: cron takes the lane up again.
-            let fields = json!({"lane": lane, "cause": fault.to_string()});
-            behind.log.line("error", "inbox.lane_fault", fields);
-        }
-    }));
-}
-
 /// Events may have waited for an account that was just made or got its customer.
 pub fn wake_new_account(world: &Rc<World>, account: &Account) {
     if account.customer_id.is_none() {
@@ -117,15 +98,23 @@ pub async fn run_with(
     events_max: u32,
 ) -> Result<Ran, Fault> {
     let mut ran = Ran::default();
-    while ran.events < events_max.min(EVENTS_PER_RUN_MAX) {
-        let Some(claimed) = claim(world, lane).await? else {
-            break;
+    let events_max = events_max.min(EVENTS_PER_RUN_MAX);
+    loop {
+        let claimed = if ran.events < events_max {
+            claim(world, lane).await?
+        } else {
+            None
         };
-        work(world, &claimed, doorbell).await?;
-        ran.events += 1;
+        if let Some(claimed) = &claimed {
+            work(world, claimed, doorbell).await?;
+            ran.events += 1;
+        }
+        ran.next_at = next_at(world, lane).await?;
+        let is_due = |at: Millis| at <= world.now();
+        if claimed.is_none() || !ran.next_at.is_some_and(is_due) {
+            return Ok(ran);
+        }
     }
-    ran.next_at = next_at(world, lane).await?;
-    Ok(ran)
 }
 
 /// Applies a claimed event; a failure puts it off and gives the lane back at once.

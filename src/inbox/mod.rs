@@ -25,4 +25,5 @@ pub mod receive;
 pub mod replay;
 pub mod rules;
 pub mod token;
+pub mod waking;
 pub mod watchdog;

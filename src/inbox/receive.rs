@@ -8,11 +8,12 @@ use std::rc::Rc;
 
 use serde_json::json;
 
+use super::alerts;
 use super::canonical::content;
 use super::facts::{self, Facts};
 use super::keys::{self, Found};
-use super::lane;
 use super::token::{self, Refused, Token};
+use super::waking;
 use crate::fault::Fault;
 use crate::http::request::Body;
 use crate::params;
@@ -54,7 +55,9 @@ pub type Outcome = Result<Result<Received, Refused>, Fault>;
 pub async fn receive(world: &Rc<World>, body: &Body, webhook_id: Option<&str>) -> Outcome {
     let outcome = intake(world, body, webhook_id).await?;
     match &outcome {
-        Ok(received) if received.is_due => lane::wake_behind(world, received),
+        Ok(received) if received.is_due => {
+            waking::wake_behind(world, &received.lane, received.account_id.clone());
+        }
         Ok(_) => {}
         Err(refused) => count_refusal(world, *refused),
     }
@@ -169,47 +172,34 @@ struct Delivery<'a> {
     now: Millis,
 }
 
+/// Event and receipt in one batch. A conflict's alert follows before the answer: where it cannot be
+/// raised the delivery is not answered 200, and the next copy raises it.
 async fn store(world: &World, delivery: &Delivery<'_>) -> Result<Received, Fault> {
     let id = world.mint("evt_")?;
-    let event_id = &delivery.facts.event_id;
-    let customer = delivery.facts.customer_id.as_ref().map(ToString::to_string);
-    let account = Statement::new(
-        "select account_id from account where customer_id = ?1",
-        params![customer],
-    );
-    let conflict = Statement::new(
-        "insert into alert (kind, subject, detail, raised_at_ms, next_at_ms) \
-         select 'conflict', e.event_id, json_object('event', e.id, 'type', e.type), ?3, ?3 \
-         from event e where e.provider = ?1 and e.event_id = ?2 and e.conflict = 1 \
-         on conflict (kind, subject) do nothing",
-        params![PROVIDER, event_id.as_str(), delivery.now],
-    );
-    let statements = vec![
-        event_row(&id, delivery),
-        receipt_row(delivery),
-        conflict,
-        account,
-    ];
+    let statements = vec![event_row(&id, delivery), receipt_row(delivery)];
     let results = world.db.batch(statements).await?;
-    received(&results, delivery)
+    let row = results.first().and_then(|rows: &Rows| rows.first());
+    let row = row.ok_or_else(|| Fault::unavailable("store an event", "no row came back"))?;
+    if row.int("conflict")? != 0 {
+        let detail = json!({"event": row.text("id")?, "type": row.text("type")?});
+        let event_id = delivery.facts.event_id.as_str();
+        let alert = alerts::raise("conflict", event_id, &detail, delivery.now);
+        world.db.query(alert).await?;
+    }
+    received(row, delivery)
 }
 
-fn received(results: &[Rows], delivery: &Delivery<'_>) -> Result<Received, Fault> {
-    let missing = || Fault::unavailable("store an event", "no row came back");
-    let row = results
-        .first()
-        .and_then(|rows| rows.first())
-        .ok_or_else(missing)?;
+fn received(row: &Row, delivery: &Delivery<'_>) -> Result<Received, Fault> {
     let next_at = row.opt_millis("next_at_ms")?;
-    let account = results.last().and_then(|rows| rows.first());
-    let account = account.map(|row: &Row| row.id("account_id", AccountId::new));
+    let has_account = row.opt_text("account_id")?.is_some();
+    let account_id = has_account.then(|| row.id("account_id", AccountId::new));
     Ok(Received {
         id: row.text("id")?.to_owned(),
         lane: row.text("lane")?.to_owned(),
         is_copy: row.int("seen")? > 1,
         is_conflict: row.text("content")? != delivery.content,
         is_due: next_at.is_some_and(|at| at <= delivery.now),
-        account_id: account.transpose()?,
+        account_id: account_id.transpose()?,
     })
 }
 
@@ -225,7 +215,8 @@ fn event_row(id: &str, delivery: &Delivery<'_>) -> Statement {
          conflict = max(conflict, content <> excluded.content), \
          next_at_ms = case when status in ('failed', 'waiting') \
            then min(next_at_ms, excluded.next_at_ms) else next_at_ms end \
-         returning id, lane, seen, next_at_ms, content",
+         returning id, lane, seen, next_at_ms, content, type, conflict, \
+         (select a.account_id from account a where a.customer_id = ?6) as account_id",
         params![
             id,
             PROVIDER,
