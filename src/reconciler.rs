@@ -243,6 +243,7 @@ struct Run<'a> {
     /// Demonstrations are compared only where one is named.
     skips_demo: bool,
     differs: RefCell<Vec<Evidence>>,
+    matches: RefCell<Vec<Vec<Statement>>>,
 }
 
 impl<'a> Run<'a> {
@@ -261,6 +262,7 @@ impl<'a> Run<'a> {
             is_dry,
             skips_demo: false,
             differs: RefCell::default(),
+            matches: RefCell::default(),
         })
     }
 
@@ -306,7 +308,24 @@ impl<'a> Run<'a> {
         for seen in parallel::all(works, AT_ONCE).await.into_iter().flatten() {
             summary.add(seen);
         }
+        self.store_matches().await;
         Ok(i64::try_from(behind.len()).unwrap_or(i64::MAX))
+    }
+
+    /// What pairs that matched leave behind, all of a page in one batch. Where that fails each is
+    /// tried alone: a match that left no evidence is found again by the next run.
+    async fn store_matches(&self) {
+        let matches = self.matches.take();
+        let together: Vec<Statement> = matches.iter().flatten().cloned().collect();
+        if together.is_empty() || self.world.ledger.batch(together).await.is_ok() {
+            return;
+        }
+        for one in matches {
+            if let Err(fault) = self.world.ledger.batch(one).await {
+                let fields = json!({"cause": fault.to_string()});
+                self.world.log.line("error", "reconciler.fault", fields);
+            }
+        }
     }
 
     /// The current cycle of every metered feature of an account with an agreement.
@@ -352,6 +371,7 @@ impl<'a> Run<'a> {
             is_dry: self.is_dry,
             is_demo: billed.account.demo,
             differs: &self.differs,
+            matches: &self.matches,
         };
         match comparer.pair(sum, billed, is_complete).await {
             Ok(seen) => {

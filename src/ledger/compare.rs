@@ -103,6 +103,8 @@ pub struct Comparer<'a> {
     pub is_demo: bool,
     /// What a dry run found that does not match; other runs store it.
     pub differs: &'a RefCell<Vec<Evidence>>,
+    /// What is to be stored of pairs that matched: of a whole page together.
+    pub matches: &'a RefCell<Vec<Vec<Statement>>>,
 }
 
 impl Comparer<'_> {
@@ -235,6 +237,10 @@ impl Comparer<'_> {
                 said.verdict.name()
             );
             statements.push(tally::add(&name, 1));
+        }
+        if said.verdict == Verdict::Match && said.sent.is_none() {
+            self.matches.borrow_mut().push(statements);
+            return Ok(());
         }
         self.world.ledger.batch(statements).await?;
         Ok(())

@@ -238,9 +238,19 @@ impl Feed {
                 None => unsure = true,
             }
         }
-        self.flush().await?;
+        if !self.is_idle()? {
+            self.flush().await?;
+        }
         let state = self.state()?;
         Ok(FeedState { unsure, ..state })
+    }
+
+    /// Whether nothing waits, nothing is to be told, and no sending or forgetting is due.
+    fn is_idle(&self) -> Result<bool, Fault> {
+        let now = self.object.now()?;
+        let prune_is_due = self.object.owed_at(PRUNE)?.is_some_and(|at| at <= now);
+        let owes_nothing = self.object.owed_at(SEND)?.is_none() && !prune_is_due;
+        Ok(owes_nothing && !self.state()?.waits && !self.must_tell(now)?)
     }
 
     fn agrees(&self, rows: &[FeedRow]) -> Result<bool, Fault> {
