@@ -12,16 +12,18 @@ use crate::params;
 use crate::ports::Statement;
 use crate::units::Millis;
 
-/// Names what the fields of an entry on its way are; `ledger::entry::EntryWire` writes them.
+/// Names what the fields of an entry on its way are; `ledger::entry::EntryWire` writes them. Each
+/// row's text is made once: every look at `value` would make it anew.
 macro_rules! rows {
     () => {
-        "with sent as (select value ->> 'id' as entry_id, value ->> 'account' as account_id, \
-         value ->> 'feature' as feature, value ->> 'cycle' as cycle, value ->> 'units' as units, \
-         value ->> 'kind' as kind, value ->> 'code' as code, value ->> 'job' as job_id, \
-         value ->> 'key' as key, value ->> 'corrects' as corrects, value ->> 'reason' as reason, \
-         value ->> 'rule' as rule, value ->> 'actor' as actor, value ->> 'country' as country, \
-         value ->> 'referrer' as referrer_host, value ->> 'at' as occurred_at_ms, \
-         value ->> 'undated' as undated from json_each(?1)) "
+        "with packed as materialized (select value as row from json_each(?1)), \
+         sent as (select row ->> 'id' as entry_id, row ->> 'account' as account_id, \
+         row ->> 'feature' as feature, row ->> 'cycle' as cycle, row ->> 'units' as units, \
+         row ->> 'kind' as kind, row ->> 'code' as code, row ->> 'job' as job_id, \
+         row ->> 'key' as key, row ->> 'corrects' as corrects, row ->> 'reason' as reason, \
+         row ->> 'rule' as rule, row ->> 'actor' as actor, row ->> 'country' as country, \
+         row ->> 'referrer' as referrer_host, row ->> 'at' as occurred_at_ms, \
+         row ->> 'undated' as undated from packed) "
     };
 }
 

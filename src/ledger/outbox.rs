@@ -7,9 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
-use super::entry::{Entry, booking_id};
+use super::entry::{Entry, EntryWire, booking_id};
 use super::review::Review;
 use crate::fault::{Fault, FaultKind};
 use crate::params;
@@ -98,6 +99,13 @@ pub struct Booking {
     pub at: Millis,
 }
 
+/// A group of entries on its way into the outbox.
+#[derive(Serialize)]
+struct Put {
+    id: String,
+    row: Vec<EntryWire>,
+}
+
 /// The object's tables of its feed.
 #[derive(Clone, Copy)]
 pub struct Outbox<'a> {
@@ -143,18 +151,19 @@ impl<'a> Outbox<'a> {
     /// one batch. A group whose id waits or was delivered a while ago is passed over. Gives the
     /// ids of those that were taken in.
     pub fn put(self, groups: &[Vec<Entry>]) -> Result<Vec<String>, Fault> {
-        let mut list = Vec::new();
-        for group in groups {
-            if let Some(first) = group.first() {
-                let wires: Vec<_> = group.iter().map(Entry::wire).collect();
-                list.push(json!({"id": first.entry_id.as_str(), "row": wires}));
-            }
-        }
+        let put = |group: &'_ Vec<Entry>| {
+            let id = group.first()?.entry_id.to_string();
+            let row = group.iter().map(Entry::wire).collect();
+            Some(Put { id, row })
+        };
+        let list: Vec<Put> = groups.iter().filter_map(put).collect();
+        let list = serde_json::to_string(&list);
+        let list = list.map_err(|e| Fault::unreadable("write rows of an outbox", e))?;
         let rows = self.sql.query(
             "insert into outbox (row_id, kind, row) \
              select value ->> 'id', 'entries', value -> 'row' from json_each(?1) where true \
              on conflict (row_id) do nothing returning row_id",
-            &params![Json::Array(list).to_string()],
+            &params![list],
         )?;
         rows.iter()
             .map(|row| row.text("row_id").map(str::to_owned))
@@ -378,32 +387,30 @@ impl<'a> Outbox<'a> {
                 cause: format!("its version is {}", batch.int("version")?),
             });
         }
+        let range = params![batch.int("from_seq")?, batch.int("to_seq")?];
+        // Each row is a JSON list: what stands between its brackets is a part of the batch's.
         let rows = self.sql.query(
-            "select kind, row from outbox where seq between ?1 and ?2 order by seq",
-            &params![batch.int("from_seq")?, batch.int("to_seq")?],
+            "select '[' || coalesce(group_concat(substr(row, 2, length(row) - 2)), '') || ']' \
+             as rows from (select row from outbox where kind = 'entries' \
+             and seq between ?1 and ?2 order by seq)",
+            &range,
         )?;
-        let (mut rows_json, mut reviews) = ("[".to_owned(), Vec::new());
-        for row in &rows {
-            let text = row.text("row")?;
-            if row.text("kind")? == "review" {
-                let review = serde_json::from_str(text);
-                reviews.push(review.map_err(|e| Fault::unreadable("read a review item", e))?);
-                continue;
-            }
-            let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
-            let inner = inner.ok_or_else(|| Fault::unreadable("read an outbox row", "no list"))?;
-            if rows_json.len() > 1 {
-                rows_json.push(',');
-            }
-            rows_json.push_str(inner);
+        let rows_json = rows.first().map_or(Ok("[]"), |row| row.text("rows"))?;
+        let found = self.sql.query(
+            "select row from outbox where kind = 'review' and seq between ?1 and ?2 order by seq",
+            &range,
+        )?;
+        let mut reviews = Vec::new();
+        for row in &found {
+            let review = serde_json::from_str(row.text("row")?);
+            reviews.push(review.map_err(|e| Fault::unreadable("read a review item", e))?);
         }
-        rows_json.push(']');
         let tallies: BTreeMap<String, i64> = serde_json::from_str(batch.text("tallies")?)
             .map_err(|e| Fault::unreadable("read a batch's tallies", e))?;
         Ok(Batch {
             number: batch.int("number")?,
             batch_id: batch.text("batch_id")?.to_owned(),
-            rows_json,
+            rows_json: rows_json.to_owned(),
             reviews,
             tallies: tallies.into_iter().collect(),
             due_at: batch.opt_millis("due_at_ms")?,
