@@ -10,7 +10,7 @@ use super::{alerts, lane};
 use crate::fault::Fault;
 use crate::parallel;
 use crate::params;
-use crate::plans::store::followups_due;
+use crate::plans::store::{FollowUp, followups_due};
 use crate::plans::sync::{Cause, SyncFault, sync};
 use crate::ports::{Later, Row, Statement};
 use crate::units::{AccountId, Millis};
@@ -132,19 +132,26 @@ async fn run_lanes(world: &Rc<World>, calls: &Calls, summary: &mut Summary) -> R
 }
 
 async fn follow_up(world: &Rc<World>, calls: &Calls, summary: &mut Summary) -> Result<bool, Fault> {
-    let rows = affordable(calls);
-    if rows == 0 {
-        return Ok(false);
+    // Each follow-up once: one whose read could not even be tried stays due.
+    let mut last: Option<FollowUp> = None;
+    loop {
+        let rows = affordable(calls);
+        if rows == 0 {
+            return Ok(false);
+        }
+        let due = followups_due(&*world.db, world.now(), last.as_ref(), rows).await?;
+        let works = due
+            .iter()
+            .map(|one| -> Later<'_, ()> { Box::pin(ask_again(world, &one.account_id)) })
+            .collect();
+        parallel::all(works, AT_ONCE).await;
+        let count = i64::try_from(due.len()).unwrap_or(0);
+        summary.followups += count;
+        if count < rows {
+            return Ok(true);
+        }
+        last = due.into_iter().last();
     }
-    let due = followups_due(&*world.db, world.now(), rows).await?;
-    let works = due
-        .iter()
-        .map(|account_id| -> Later<'_, ()> { Box::pin(ask_again(world, account_id)) })
-        .collect();
-    parallel::all(works, AT_ONCE).await;
-    let count = i64::try_from(due.len()).unwrap_or(0);
-    summary.followups += count;
-    Ok(count < rows)
 }
 
 /// Asks the provider again for one account; what fails has its next time already.

@@ -289,16 +289,40 @@ pub fn payment_rows(
     vec![account, state]
 }
 
-/// Accounts whose follow-up is due, oldest first.
-pub async fn followups_due(db: &dyn Db, now: Millis, limit: i64) -> Result<Vec<AccountId>, Fault> {
+/// A read of the provider that was promised: whose plan, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowUp {
+    /// Due from this time on.
+    pub at: Millis,
+    /// Whose plan.
+    pub account_id: AccountId,
+}
+
+/// Follow-ups that are due, oldest first, those behind `after`: one that fails stays due and must
+/// not be met again in the same run.
+pub async fn followups_due(
+    db: &dyn Db,
+    now: Millis,
+    after: Option<&FollowUp>,
+    limit: i64,
+) -> Result<Vec<FollowUp>, Fault> {
+    let (at, id) = after.map_or((Millis::new(0), ""), |one| {
+        (one.at, one.account_id.as_str())
+    });
     let rows = db
         .query(Statement::new(
-            "select account_id from plan_state where followup_at_ms <= ?1 \
-             order by followup_at_ms, account_id limit cast(?2 as integer)",
-            params![now, limit],
+            "select account_id, followup_at_ms from plan_state where followup_at_ms <= ?1 \
+             and (followup_at_ms, account_id) > (cast(?2 as integer), ?3) \
+             order by followup_at_ms, account_id limit cast(?4 as integer)",
+            params![now, at, id, limit],
         ))
         .await?;
     rows.iter()
-        .map(|row| row.id("account_id", AccountId::new))
+        .map(|row| {
+            Ok(FollowUp {
+                at: row.millis("followup_at_ms")?,
+                account_id: row.id("account_id", AccountId::new)?,
+            })
+        })
         .collect()
 }
