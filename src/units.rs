@@ -137,9 +137,15 @@ impl Millis {
     }
 }
 
-/// Declares a text newtype: private field, one fallible constructor.
+/// A text that has a form.
+pub trait Formed {
+    /// The form in words, as it follows "It must be".
+    const FORM: &'static str;
+}
+
+/// Declares a text newtype: private field, one fallible constructor, the form in words.
 macro_rules! text_id {
-    ($(#[$doc:meta])* $name:ident, $fits:expr) => {
+    ($(#[$doc:meta])* $name:ident, $form:expr, $fits:expr) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(String);
@@ -158,6 +164,10 @@ macro_rules! text_id {
             }
         }
 
+        impl Formed for $name {
+            const FORM: &'static str = $form;
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.fmt(f)
@@ -165,6 +175,9 @@ macro_rules! text_id {
         }
     };
 }
+
+const PATH_ID: &str = "1 to 64 of A-Z a-z 0-9 . _ -, and not begin with a point";
+const CALLER_TEXT: &str = "1 to 200 visible ASCII characters";
 
 /// `[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}`: what may stand in a path (api.md, "Rules for every route").
 pub fn is_path_id(text: &str) -> bool {
@@ -190,47 +203,49 @@ pub fn is_caller_text(text: &str) -> bool {
 
 text_id! {
     /// One customer of the operator; a path id.
-    AccountId, is_path_id
+    AccountId, PATH_ID, is_path_id
 }
 text_id! {
     /// The account's id at the provider, such as `customer_0198…`; a path id.
-    CustomerId, is_path_id
+    CustomerId, PATH_ID, is_path_id
 }
 text_id! {
     /// The provider's subscription; a path id.
-    AgreementId, is_path_id
+    AgreementId, PATH_ID, is_path_id
 }
 text_id! {
     /// A metered thing by our own name (`clicks`, `tokens`); listed in `FEATURES`.
-    FeatureName, is_path_id
+    FeatureName, PATH_ID, is_path_id
 }
 text_id! {
     /// A plan's code at the provider (`free`, `pro`); a path id.
-    PlanCode, is_path_id
+    PlanCode, PATH_ID, is_path_id
 }
 text_id! {
     /// A running or ended job of the gate; random, `job_…`.
-    JobId, is_path_id
+    JobId, PATH_ID, is_path_id
 }
 text_id! {
     /// The key that a caller gives a job or a fact of usage: 1 to 200 visible ASCII characters.
-    CallerKey, is_caller_text
+    CallerKey, CALLER_TEXT, is_caller_text
 }
 text_id! {
     /// The name that a caller gives one charge of a job: 1 to 200 visible ASCII characters.
-    Step, is_caller_text
+    Step, CALLER_TEXT, is_caller_text
 }
 text_id! {
     /// A ledger row's id; a path id.
-    EntryId, is_path_id
+    EntryId, PATH_ID, is_path_id
 }
 text_id! {
     /// A cycle's name: the month it starts in, `2026-10`, or `2026-10.2` for a second one in it.
-    CycleName, |text| is_path_id(text) && text.len() >= 7
+    CycleName, "a cycle's name such as 2026-10 or 2026-10.2", |text| {
+        is_path_id(text) && text.len() >= 7
+    }
 }
 text_id! {
     /// A short link's code: 1 to 64 of `a-z 0-9 - _`, already folded to lower case.
-    LinkCode, |text| {
+    LinkCode, "1 to 64 of a-z 0-9 - _", |text| {
         (1..=64).contains(&text.len())
             && text.bytes().all(|b| {
                 b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_'

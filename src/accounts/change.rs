@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use super::create::read_first;
 use super::rules::{self, Began, Refused};
 use super::{Account, AnchorSource, audit, store};
 use crate::cycle::{Anchor, cycle_at};
@@ -10,7 +9,7 @@ use crate::fault::Fault;
 use crate::inbox::lane;
 use crate::params;
 use crate::plans::grants::{GrantedBy, grant};
-use crate::plans::sync::First;
+use crate::plans::sync::{First, SyncFault, first};
 use crate::ports::{Rows, Statement};
 use crate::units::{AccountId, AgreementId, CustomerId, Millis};
 use crate::world::World;
@@ -34,20 +33,20 @@ pub async fn change(
     account: &Account,
     change: &Change,
     actor: &str,
-) -> Result<Result<Account, Refused>, Fault> {
+) -> Result<Result<Account, Refused>, SyncFault> {
     let given = match wanted(world, account, change).await? {
         Ok(given) => given,
         Err(refused) => return Ok(Err(refused)),
     };
     let new_customer = change.customer_id.as_ref();
     let new_customer = new_customer.filter(|_| account.customer_id.is_none());
-    let first = match new_customer {
-        Some(customer) => Some(read_first(world, customer).await?),
+    let read = match new_customer {
+        Some(customer) => Some(first(world, customer).await?),
         None => None,
     };
     let id = &account.account_id;
     let mut statements = fields(id, change);
-    if let Some((customer, first)) = new_customer.zip(first.as_ref()) {
+    if let Some((customer, first)) = new_customer.zip(read.as_ref()) {
         statements.extend(customer_statements(world, account, customer, first, given));
     }
     if let Some(anchor) = given {
@@ -55,7 +54,7 @@ pub async fn change(
         let (action, now) = ("anchor.set", world.now());
         statements.push(store::move_anchor(id, anchor));
         statements.push(store::drop_cycles(id));
-        if first.is_none() && account.plan_since.is_some() {
+        if read.is_none() && account.plan_since.is_some() {
             // The plan is known, so the cycle that now runs has its allowance at once.
             let (cycle, by) = (cycle_at(&[anchor], now).name, GrantedBy::Sync);
             let settings = &world.settings;
@@ -74,7 +73,7 @@ pub async fn change(
     }
     let outcome = world.db.batch(statements).await;
     world.isolate.accounts.forget_account(id);
-    settled(world, id, new_customer, given.is_some(), outcome).await
+    Ok(settled(world, id, new_customer, given.is_some(), outcome).await?)
 }
 
 /// Whether everything may be done, and the anchor that was given.

@@ -12,7 +12,6 @@ use crate::fault::Fault;
 use crate::inbox::lane;
 use crate::plans::sync::{First, SyncFault, first};
 use crate::ports::Statement;
-use crate::provider::ProviderFault;
 use crate::units::{AccountId, CustomerId, Millis};
 use crate::world::World;
 
@@ -58,7 +57,7 @@ pub enum Created {
 }
 
 /// Makes an account, once.
-pub async fn create(world: &Rc<World>, asked: &Asked, actor: &str) -> Result<Created, Fault> {
+pub async fn create(world: &Rc<World>, asked: &Asked, actor: &str) -> Result<Created, SyncFault> {
     let given = match asked.starts_at {
         None => None,
         Some(at) => match rules::given_anchor(at, world.settings.late_anchor) {
@@ -74,13 +73,14 @@ pub async fn create(world: &Rc<World>, asked: &Asked, actor: &str) -> Result<Cre
     if let Some(answer) = standing(world, &account_id, asked).await? {
         return Ok(answer);
     }
-    let first = match &asked.customer_id {
-        Some(customer) => Some(read_first(world, customer).await?),
+    // Where the provider cannot be read, nothing may be made.
+    let read = match &asked.customer_id {
+        Some(customer) => Some(first(world, customer).await?),
         None => None,
     };
-    let account = assemble(world, account_id, asked, given, first.as_ref());
+    let account = assemble(world, account_id, asked, given, read.as_ref());
     let (text, key) = keys::make(world, &account.account_id, None)?;
-    let statements = statements(world, &account, asked, first.as_ref(), &key, actor)?;
+    let statements = statements(world, &account, asked, read.as_ref(), &key, actor)?;
     match world.db.batch(statements).await {
         Ok(_) => {
             lane::wake_new_account(world, &account);
@@ -93,7 +93,7 @@ pub async fn create(world: &Rc<World>, asked: &Asked, actor: &str) -> Result<Cre
                 return Ok(Created::New(account, text));
             }
             let standing = standing(world, &account.account_id, asked).await?;
-            standing.ok_or(fault)
+            Ok(standing.ok_or(fault)?)
         }
     }
 }
@@ -185,19 +185,4 @@ fn statements(
         statements.extend(first.statements(&world.settings, id, &cycle));
     }
     Ok(statements)
-}
-
-/// What the provider says of a customer before there is an account for it; where it cannot be
-/// read, nothing may be made.
-pub async fn read_first(world: &World, customer: &CustomerId) -> Result<First, Fault> {
-    first(world, customer).await.map_err(|fault| match fault {
-        SyncFault::Unreadable(ProviderFault::NotConfigured(name)) => Fault::not_configured(name),
-        SyncFault::Unreadable(other) => {
-            Fault::unavailable("read the customer at the provider", other)
-        }
-        SyncFault::Fault(fault) => fault,
-        SyncFault::NoAccount | SyncFault::NoCustomer => {
-            Fault::unavailable("read the customer at the provider", "it is not there")
-        }
-    })
 }

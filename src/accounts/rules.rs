@@ -54,6 +54,8 @@ impl Refused {
 pub struct Began {
     /// The current period's start.
     pub period_start: Option<Millis>,
+    /// The current period's end.
+    pub period_end: Option<Millis>,
     /// When the plan was subscribed to.
     pub subscribed_on: Option<Millis>,
 }
@@ -70,31 +72,30 @@ pub fn given_anchor(at: Millis, late: LateAnchor) -> Result<Anchor, Refused> {
 /// The anchor of an account whose start nobody gave: the current period's start, else the day of
 /// subscription, else the first of the month.
 pub fn found_anchor(began: Began, now: Millis) -> (Anchor, AnchorSource) {
-    match began {
-        Began {
-            period_start: Some(start),
-            subscribed_on,
-        } => {
-            let mut anchor = Anchor::first(start);
-            let subscribed_day = subscribed_on.map_or(0, |at| civil(at).2);
-            // A period that was pushed to the end of a short month began on a later day.
-            if is_last_of_month(start) && subscribed_day > anchor.day {
-                anchor.day = subscribed_day;
-            }
-            (anchor, AnchorSource::Period)
+    if let Some(start) = began.period_start {
+        let mut anchor = Anchor::first(start);
+        // A period that was pushed to the end of a short month began on a later day.
+        if is_last_of_month(start) {
+            anchor.day = anchor.day.max(later_day(began, anchor.day));
         }
-        Began {
-            period_start: None,
-            subscribed_on: Some(at),
-        } => (Anchor::first(at), AnchorSource::SubscribedOn),
-        Began {
-            period_start: None,
-            subscribed_on: None,
-        } => {
-            let (year, month, ..) = civil(now);
-            let first = of_civil_clamped(year, month, 1, 0).unwrap_or(Millis::ZERO);
-            (Anchor::first(first), AnchorSource::Calendar)
-        }
+        return (anchor, AnchorSource::Period);
+    }
+    if let Some(at) = began.subscribed_on {
+        return (Anchor::first(at), AnchorSource::SubscribedOn);
+    }
+    let (year, month, ..) = civil(now);
+    let first = of_civil_clamped(year, month, 1, 0).unwrap_or(Millis::ZERO);
+    (Anchor::first(first), AnchorSource::Calendar)
+}
+
+/// The day that a period which begins at a short month's end, on `day`, really has. The month after
+/// a short one has 31 days, so the period's end is never pushed and shows it; a period that ends
+/// earlier in its month than it began was cut, and then the day of subscription is all there is.
+fn later_day(began: Began, day: u8) -> u8 {
+    let day_of = |at: Option<Millis>| at.map_or(0, |at| civil(at).2);
+    match day_of(began.period_end) {
+        shown if shown >= day => shown,
+        _ => day_of(began.subscribed_on),
     }
 }
 
@@ -117,8 +118,19 @@ mod tests {
         let began = Began {
             period_start: period.map(at),
             subscribed_on: subscribed.map(at),
+            ..Began::default()
         };
         found_anchor(began, at("2026-11-10T12:00:00Z"))
+    }
+
+    /// The day of the anchor of a period.
+    fn day(start: &str, end: &str, subscribed: Option<&str>) -> u8 {
+        let began = Began {
+            period_start: Some(at(start)),
+            period_end: Some(at(end)),
+            subscribed_on: subscribed.map(at),
+        };
+        found_anchor(began, at(start)).0.day
     }
 
     #[test]
@@ -152,5 +164,26 @@ mod tests {
         assert_eq!(anchor.day, 27);
         let (anchor, _) = found(Some("2026-02-28T10:00:00Z"), Some("2026-01-15T10:00:00Z"));
         assert_eq!(anchor.day, 28);
+    }
+    #[test]
+    fn a_period_pushed_to_a_short_months_end_shows_its_day_by_its_own_end() {
+        let (april, may) = ("2026-04-30T10:00:00Z", "2026-05-31T10:00:00Z");
+        assert_eq!(day(april, may, None), 31);
+        // The plan was changed since, in the same period: that day says nothing of the period.
+        assert_eq!(day(april, may, Some("2026-04-12T08:00:00Z")), 31);
+        assert_eq!(
+            day(april, "2026-05-30T10:00:00Z", Some("2026-01-31T10:00:00Z")),
+            30
+        );
+        let february = "2026-02-28T10:00:00Z";
+        assert_eq!(day(february, "2026-03-29T10:00:00Z", None), 29);
+        assert_eq!(day(february, "2026-03-28T10:00:00Z", None), 28);
+        let cut = "2026-03-10T10:00:00Z";
+        assert_eq!(day(february, cut, Some("2026-01-31T10:00:00Z")), 31);
+        assert_eq!(day(february, cut, None), 28);
+        assert_eq!(
+            day("2026-01-31T10:00:00Z", "2026-02-28T10:00:00Z", None),
+            31
+        );
     }
 }

@@ -11,6 +11,7 @@ use crate::accounts::create::{Asked, Created, create};
 use crate::fault::Fault;
 use crate::parallel;
 use crate::params;
+use crate::plans::sync::SyncFault;
 use crate::ports::{Later, Statement};
 use crate::provider::standin::{self, wire};
 use crate::settings::FeatureKind;
@@ -125,7 +126,8 @@ pub async fn fresh_account(world: &Rc<World>, race: Race) -> Result<Fresh, Fault
         demo: true,
         ..Asked::default()
     };
-    match create(world, &asked, "concurrency-lab").await? {
+    let created = create(world, &asked, "concurrency-lab").await;
+    match created.map_err(SyncFault::fault)? {
         Created::New(account, api_key) => Ok(Fresh {
             account_id: account.account_id.to_string(),
             api_key,

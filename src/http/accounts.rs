@@ -63,7 +63,8 @@ pub async fn create_account(call: Call) -> Answer {
     };
     fields.finish()?;
     let actor = &call.caller()?.name;
-    match create(&call.world, &asked, actor).await? {
+    let created = create(&call.world, &asked, actor).await;
+    match created.map_err(|fault| sync_failure(&call, fault))? {
         Created::New(account, api_key) => {
             let mut answer = view(&call.world, &account, call.now).await?;
             insert(&mut answer, "api_key", json!(api_key));
@@ -171,7 +172,8 @@ pub async fn patch_account(call: Call) -> Answer {
         let detail = "Only the operator may move the start of the cycles.";
         return Err(Problem::new(403, "not_allowed", detail).into());
     }
-    let changed = change(&call.world, &account, &asked, &caller.name).await?;
+    let changed = change(&call.world, &account, &asked, &caller.name).await;
+    let changed = changed.map_err(|fault| sync_failure(&call, fault))?;
     let account = changed.map_err(Problem::from)?;
     Ok(Response::json(
         200,
@@ -262,7 +264,7 @@ pub async fn sync_account(call: Call) -> Answer {
     call.fields()?.finish()?;
     let account_id = call.account()?.account_id.clone();
     let synced = sync(&call.world, &account_id, Cause::Asked).await;
-    let synced = synced.map_err(sync_failure)?;
+    let synced = synced.map_err(|fault| sync_failure(&call, fault))?;
     Ok(Response::json(
         200,
         &json!({
@@ -274,8 +276,8 @@ pub async fn sync_account(call: Call) -> Answer {
     ))
 }
 
-/// 409, 404, or a 503 that says when to try again.
-fn sync_failure(fault: SyncFault) -> Failure {
+/// 409, 404, or a 503 that says which provider cannot be read, and when to try again.
+fn sync_failure(call: &Call, fault: SyncFault) -> Failure {
     match fault {
         SyncFault::NoAccount => Problem::not_found().into(),
         SyncFault::NoCustomer => Problem::from(Refused::NoCustomer).into(),
@@ -288,7 +290,13 @@ fn sync_failure(fault: SyncFault) -> Failure {
                 ProviderFault::RateLimited { wait_ms } => wait_ms,
                 _ => 5_000,
             };
-            let detail = "The provider cannot be read now. The plan stays as it is.";
+            let has_stand_in = call.world.settings.has_stand_in();
+            let provider = if has_stand_in {
+                "The stand-in"
+            } else {
+                "Kinde"
+            };
+            let detail = format!("{provider} cannot be read now; nothing was changed.");
             let problem = Problem::new(503, "provider_unreadable", detail);
             problem
                 .retry_after(wait_ms.saturating_add(999) / 1000)

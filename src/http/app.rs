@@ -121,9 +121,7 @@ pub async fn handle(world: Rc<World>, request: Request) -> Response {
 /// Whether a browser asks for a page, and so is told of a problem by one.
 fn wants_page(request: &Request) -> bool {
     let page = request.path.starts_with("/app") || request.path.starts_with("/signin");
-    page && request
-        .header("accept")
-        .is_some_and(|accept| accept.contains("text/html"))
+    page && request.wants_html()
 }
 
 async fn route(world: &Rc<World>, request: Request, request_id: &str) -> Answer {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::reply::Problem;
 use super::request::Body;
 use crate::moment;
-use crate::units::{Millis, SAFE_MAX, Units};
+use crate::units::{Formed, Millis, SAFE_MAX, Units};
 
 /// The fields of a JSON object that were not looked at yet.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Fields {
     }
 
     /// A text of a newtype's form, if it is there.
-    pub fn opt_id<T>(
+    pub fn opt_id<T: Formed>(
         &mut self,
         field: &str,
         parse: fn(String) -> Option<T>,
@@ -93,13 +93,17 @@ impl Fields {
             None => Ok(None),
             Some(text) => match parse(text) {
                 Some(id) => Ok(Some(id)),
-                None => Err(self.wrong(field, "It does not have the right form.")),
+                None => Err(self.wrong(field, &format!("It must be {}.", T::FORM))),
             },
         }
     }
 
     /// A text of a newtype's form.
-    pub fn id<T>(&mut self, field: &str, parse: fn(String) -> Option<T>) -> Result<T, Problem> {
+    pub fn id<T: Formed>(
+        &mut self,
+        field: &str,
+        parse: fn(String) -> Option<T>,
+    ) -> Result<T, Problem> {
         self.opt_id(field, parse)?
             .ok_or_else(|| self.wrong(field, "It is required."))
     }

@@ -177,6 +177,7 @@ pub async fn replay_events(call: Call) -> Answer {
     let detail = "It must be applied, ignored, skipped, dead, failed or waiting.";
     let status = status.ok_or_else(|| fields.wrong("status", detail))?;
     let bulk = Bulk {
+        account: call.account.as_ref().map(|one| one.account_id.clone()),
         status,
         type_name: fields.opt_text("type")?,
         since: fields.opt_moment("since")?,
@@ -195,7 +196,8 @@ pub async fn skip_event(call: Call) -> Answer {
     let reason = reason(&mut fields)?;
     fields.finish()?;
     let (world, id) = (&call.world, call.path_value(0)?);
-    let skipped = replay::skip(world, id, &reason, &call.caller()?.name).await?;
+    let account = call.account.as_ref().map(|account| &account.account_id);
+    let skipped = replay::skip(world, id, account, &reason, &call.caller()?.name).await?;
     skipped.map_err(Problem::from)?;
     Ok(Response::json(202, &json!({"id": id, "status": "skipped"})))
 }

@@ -1,12 +1,13 @@
 //! What `/app/events` and `/app/engine-room` show.
 
+use serde_json::Value;
+
 use super::app::Call;
 use super::auth::Role;
 use super::events::filter;
 use super::list::Page;
-use super::pages::html;
+use super::pages::{fields, html};
 use super::reply::{Answer, Problem, Response};
-use super::request::Body;
 use crate::inbox::apply::Doorbell;
 use crate::inbox::engine;
 use crate::inbox::listing::{self, Filter, STATES};
@@ -61,11 +62,7 @@ pub async fn engine_room(call: Call) -> Answer {
 /// `POST /app/engine-room/run`: a page, or JSON where that is asked for.
 pub async fn run_engine_room(call: Call) -> Answer {
     needs_stand_in(&call)?;
-    let doorbell = if wants_doorbell(&call) {
-        Doorbell::Rings
-    } else {
-        Doorbell::Silent
-    };
+    let doorbell = doorbell(&call)?;
     let report = engine::run(&call.world, doorbell).await?;
     let accept = call.request.header("accept").unwrap_or_default();
     if accept.contains("application/json") {
@@ -75,13 +72,19 @@ pub async fn run_engine_room(call: Call) -> Answer {
 }
 
 /// From the page's form, or from JSON.
-fn wants_doorbell(call: &Call) -> bool {
-    let Body::Whole(bytes) = &call.request.body else {
-        return false;
+fn doorbell(call: &Call) -> Result<Doorbell, Problem> {
+    let mut fields = fields(&call.request.body)?;
+    let rings = match fields.take("doorbell") {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::Bool(true)) => true,
+        Some(value) if value == 1 => true,
+        Some(value) if value == 0 => false,
+        Some(_) => return Err(fields.wrong("doorbell", "It must be true or false.")),
     };
-    let form =
-        url::form_urlencoded::parse(bytes).any(|(name, value)| name == "doorbell" && value == "1");
-    let json = serde_json::from_slice::<serde_json::Value>(bytes)
-        .is_ok_and(|body| body.get("doorbell") == Some(&serde_json::Value::Bool(true)));
-    form || json
+    fields.finish()?;
+    Ok(if rings {
+        Doorbell::Rings
+    } else {
+        Doorbell::Silent
+    })
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::app::Call;
 use super::auth::Role;
 use super::body::{Fields, whole_number};
-use super::list::{Page, id_param};
+use super::list::{Page, feature_param, id_param};
 use super::reply::{Answer, Failure, Problem, Response};
 use crate::accounts::{Account, audit};
 use crate::fault::Fault;
@@ -42,7 +42,8 @@ pub async fn list_jobs(call: Call) -> Answer {
     {
         return Err(Problem::field("state", "It must be running, settled or expired.").into());
     }
-    let feature = listed_feature(&call)?.map(|feature| feature.to_string());
+    let feature =
+        feature_param(&call.request, &call.world.settings)?.map(|feature| feature.to_string());
     let Some(account) = &call.account else {
         return busy_accounts(&call, &page).await;
     };
@@ -413,18 +414,9 @@ fn step(fields: &mut Fields) -> Result<Option<String>, Problem> {
     Ok(step.map(|step| step.to_string()))
 }
 
-fn listed_feature(call: &Call) -> Result<Option<FeatureName>, Problem> {
-    let feature = id_param(&call.request, "feature", FeatureName::new)?;
-    match feature {
-        Some(feature) if call.world.settings.feature(&feature).is_none() => {
-            Err(Problem::field("feature", "There is no such feature."))
-        }
-        feature => Ok(feature),
-    }
-}
-
 fn required_feature(call: &Call) -> Result<FeatureName, Problem> {
-    listed_feature(call)?.ok_or_else(|| Problem::field("feature", "It is required."))
+    let feature = feature_param(&call.request, &call.world.settings)?;
+    feature.ok_or_else(|| Problem::field("feature", "It is required."))
 }
 
 fn time(ms: i64) -> String {

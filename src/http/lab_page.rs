@@ -6,8 +6,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 
 use super::app::{self, Call};
-use super::body::Fields;
-use super::pages::html;
+use super::pages::{fields, html};
 use super::reply::{Answer, Failure, Problem, Response};
 use super::request::{Body, Method, Request};
 use crate::fault::Fault;
@@ -58,21 +57,7 @@ fn needs_stand_in(call: &Call) -> Result<(), Problem> {
 
 /// From the page's form, or from JSON.
 fn race_of(call: &Call) -> Result<Race, Failure> {
-    let fields = match &call.request.body {
-        Body::Whole(bytes) if !bytes.trim_ascii_start().starts_with(b"{") => {
-            let form = url::form_urlencoded::parse(bytes);
-            let numbers = form.map(|(name, value)| {
-                let number = value
-                    .trim()
-                    .parse::<i64>()
-                    .map_or(json!(value), |n| json!(n));
-                (name.into_owned(), number)
-            });
-            Fields::nested(Value::Object(numbers.collect()), "")?
-        }
-        body => Fields::parse(body)?,
-    };
-    let mut fields = fields;
+    let mut fields = fields(&call.request.body)?;
     let units = |n: Option<i64>, default: i64| Units::new(n.unwrap_or(default));
     let limit = units(fields.opt_int("limit", 1, LAB_AMOUNT_MAX)?, 100_000);
     let amount = units(fields.opt_int("amount", 1, LAB_AMOUNT_MAX)?, 40_000);

@@ -73,6 +73,11 @@ pub async fn create_link(call: Call) -> Answer {
         match store::make(&*call.world.db, &link).await? {
             Made::New(link) => return Ok(Response::json(201, &view(&call, &link))),
             Made::Same(link) => return Ok(Response::json(200, &view(&call, &link))),
+            Made::OtherExpiry => {
+                let detail = "You have this link, and it expires at another moment: PATCH \
+                    /v1/links/{code} changes that.";
+                return Err(Problem::new(409, "code_taken", detail).into());
+            }
             Made::Taken if wanted.is_some() => break,
             Made::Taken => {}
         }

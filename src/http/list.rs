@@ -9,7 +9,8 @@ use super::reply::{Problem, Response};
 use super::request::Request;
 use crate::limits::{LIST_ROWS_DEFAULT, LIST_ROWS_MAX};
 use crate::moment;
-use crate::units::{Millis, is_caller_text};
+use crate::settings::Settings;
+use crate::units::{FeatureName, Formed, Millis, SAFE_MAX, is_caller_text};
 
 /// Which part of a list is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +35,22 @@ impl Page {
         };
         let after = request.query_param("after").filter(|text| !text.is_empty());
         if after.as_deref().is_some_and(|text| !is_caller_text(text)) {
-            return Err(Problem::field("after", "It must be `next` of a page."));
+            return Err(no_next());
         }
         Ok(Self { limit, after })
+    }
+
+    /// `after` as the place that `read` makes of it: 422 where it makes none.
+    pub fn place<T>(&self, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Problem> {
+        match self.after.as_deref() {
+            None => Ok(None),
+            Some(text) => read(text).map(Some).ok_or_else(no_next),
+        }
+    }
+
+    /// `after` of a list whose rows are numbered.
+    pub fn number(&self) -> Result<Option<i64>, Problem> {
+        self.place(|text| whole(text).filter(|number| *number <= SAFE_MAX))
     }
 
     /// How many rows to load: one more than is shown, so that `next` is known.
@@ -83,7 +97,7 @@ pub fn moment_param(request: &Request, name: &str) -> Result<Option<Millis>, Pro
 }
 
 /// An id in the query, if it is there: 422 where it does not have its form.
-pub fn id_param<T>(
+pub fn id_param<T: Formed>(
     request: &Request,
     name: &str,
     parse: fn(String) -> Option<T>,
@@ -92,9 +106,27 @@ pub fn id_param<T>(
         None => Ok(None),
         Some(text) => match parse(text) {
             Some(id) => Ok(Some(id)),
-            None => Err(Problem::field(name, "It does not have the right form.")),
+            None => Err(Problem::field(name, format!("It must be {}.", T::FORM))),
         },
     }
+}
+
+/// A feature in the query, if it is there: 422 where it is not listed.
+pub fn feature_param(
+    request: &Request,
+    settings: &Settings,
+) -> Result<Option<FeatureName>, Problem> {
+    let feature = id_param(request, "feature", FeatureName::new)?;
+    match feature {
+        Some(feature) if settings.feature(&feature).is_none() => {
+            Err(Problem::field("feature", "There is no such feature."))
+        }
+        feature => Ok(feature),
+    }
+}
+
+fn no_next() -> Problem {
+    Problem::field("after", "It must be `next` of a page of this list.")
 }
 
 /// Digits only, so that `+5` and ` 5` are none.

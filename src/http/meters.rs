@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::app::Call;
 use super::body::Fields;
-use super::list::{Page, id_param};
+use super::list::{Page, feature_param, id_param};
 use super::reply::{Answer, Failure, Problem, Response};
 use crate::accounts::store;
 use crate::fault::Fault;
@@ -15,7 +15,7 @@ use crate::ledger::meter_rules::CarryRefused;
 use crate::ledger::meters;
 use crate::ledger::review::ReviewKind;
 use crate::moment;
-use crate::units::{CycleName, FeatureName};
+use crate::units::CycleName;
 
 /// Items of one bulk call: each is a batch of its own.
 const BULK_MAX: usize = 100;
@@ -28,8 +28,8 @@ pub async fn list_meters(call: Call) -> Answer {
     let account = call.account.as_ref().map(|account| &account.account_id);
     let (ledger, now) = (&*call.world.ledger, call.now);
     let hidden = store::demo_ids(&call.world).await?;
-    let (after, rows) = (page.after_or_first(), page.rows());
-    let rows = meters::list(ledger, account, &hidden, after, rows, now).await?;
+    let after = page.place(meters::read_place)?;
+    let rows = meters::list(ledger, account, &hidden, after, page.rows(), now).await?;
     Ok(page.answer(rows, meters::Row::place, meters::Row::view))
 }
 
@@ -41,15 +41,10 @@ pub async fn list_evidence(call: Call) -> Answer {
             .account
             .as_ref()
             .map(|account| account.account_id.clone()),
-        feature: id_param(&call.request, "feature", FeatureName::new)?,
+        feature: feature_param(&call.request, &call.world.settings)?,
         cycle: id_param(&call.request, "cycle", CycleName::new)?,
     };
-    let wrong = || Problem::field("after", "It must be `next` of a page.");
-    let before: Option<i64> = page
-        .after
-        .as_deref()
-        .map(|text| text.parse().map_err(|_| wrong()))
-        .transpose()?;
+    let before = page.number()?;
     let ledger = &*call.world.ledger;
     let hidden = store::demo_ids(&call.world).await?;
     let rows = evidence::list(ledger, &filter, &hidden, before, page.rows()).await?;

@@ -1,7 +1,11 @@
 //! The pages: load view structs, hand them to `crate::pages`.
 
+use serde_json::{Value, json};
+
 use super::app::Call;
+use super::body::{Fields, too_large};
 use super::reply::{Answer, Problem, Response};
+use super::request::Body;
 use crate::pages;
 
 /// A page's answer: nothing but our own style and script is loaded or run.
@@ -9,6 +13,21 @@ pub fn html(status: u16, page: String) -> Response {
     let policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
         connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
     Response::html(status, page).with("content-security-policy", policy)
+}
+
+/// The fields of a page's form, its numbers as numbers, or of a JSON object.
+pub fn fields(body: &Body) -> Result<Fields, Problem> {
+    let Body::Whole(bytes) = body else {
+        return Err(too_large());
+    };
+    if bytes.trim_ascii_start().starts_with(b"{") {
+        return Fields::parse(body);
+    }
+    let form = url::form_urlencoded::parse(bytes).map(|(name, value)| {
+        let number = value.trim().parse::<i64>();
+        (name.into_owned(), number.map_or(json!(value), |n| json!(n)))
+    });
+    Fields::nested(Value::Object(form.collect()), "")
 }
 
 /// A problem, for a browser that asked for a page.

@@ -67,8 +67,8 @@ async fn shown(call: &Call, account: Option<AccountId>, run: Option<RunView>) ->
     let page = Page::of(&call.request)?;
     let (ledger, id) = (&*call.world.ledger, account.as_ref());
     let hidden = store::demo_ids(&call.world).await?;
-    let (after, rows) = (page.after_or_first(), page.rows());
-    let rows = meters::list(ledger, id, &hidden, after, rows, call.now).await?;
+    let after = page.place(meters::read_place)?;
+    let rows = meters::list(ledger, id, &hidden, after, page.rows(), call.now).await?;
     let (rows, next) = page.cut(rows, meters::Row::place);
     let filter = Filter {
         account: account.clone(),

@@ -7,6 +7,7 @@ use serde_json::json;
 use url::Url;
 
 use super::app::Call;
+use super::pages::html;
 use super::reply::{Answer, Failure, Problem, Response};
 use super::request::{Method, Request};
 use crate::ledger::clicks::{self, Click};
@@ -16,6 +17,7 @@ use crate::links::crawlers::judge;
 use crate::links::rules::{Decision, Visit, is_prefetch};
 use crate::links::store::{self, Target};
 use crate::links::{code, decide};
+use crate::pages;
 use crate::provider::standin::clock;
 use crate::tally;
 use crate::units::{LinkCode, Millis};
@@ -115,7 +117,7 @@ pub fn at_once(world: &World, code: &str, asked: Asked<'_>) -> Option<AtOnce> {
 /// `GET /{code}`
 pub async fn short_link(call: Call) -> Answer {
     let Some(code) = code::fold(call.path_value(0)?) else {
-        return Ok(refused(&call, &Problem::not_found()));
+        return Ok(refused(&call, &unknown()));
     };
     let target = target_of(&call, &code).await?;
     let asked = Asked::of(&call.request);
@@ -137,7 +139,7 @@ pub async fn short_link(call: Call) -> Answer {
             refused(&call, &Problem::new(503, "prefetch", detail))
         }
         (Decision::Unknown | Decision::Click | Decision::RedirectOnly, _) => {
-            refused(&call, &Problem::not_found())
+            refused(&call, &unknown())
         }
     };
     Ok(answer)
@@ -164,15 +166,24 @@ fn redirect(target: &Target) -> Response {
         .with("x-robots-tag", "noindex, nofollow")
 }
 
+fn unknown() -> Problem {
+    Problem::new(404, "not_found", "There is no such link.")
+}
+
 fn gone(detail: &str) -> Problem {
     Problem::new(410, "gone", detail)
 }
 
 /// Answered here and not as a failure, so that search engines are told what a redirect tells them.
+/// A person who opened a link that leads nowhere is told so by a page.
 fn refused(call: &Call, problem: &Problem) -> Response {
-    problem
-        .response(&call.request_id)
-        .with("x-robots-tag", "noindex, nofollow")
+    let is_dead = matches!(problem.status, 404 | 410);
+    let answer = if is_dead && call.request.wants_html() {
+        html(problem.status, pages::dead_link(&problem.detail))
+    } else {
+        problem.response(&call.request_id)
+    };
+    answer.with("x-robots-tag", "noindex, nofollow")
 }
 
 async fn target_of(call: &Call, code: &LinkCode) -> Result<Option<Rc<Target>>, Failure> {

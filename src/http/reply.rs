@@ -1,5 +1,7 @@
 //! Answers: JSON, problems, and what a handler may fail with.
 
+use std::fmt;
+
 use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
@@ -102,9 +104,10 @@ impl Problem {
         }
     }
 
-    /// 422: one field of the body or query is wrong.
-    pub fn field(field: &str, detail: impl Into<String>) -> Self {
-        Self::new(422, "invalid_field", detail).with("field", field)
+    /// 422: one field of the body or query is wrong. The sentence names it too, for those who see
+    /// nothing else.
+    pub fn field(field: &str, detail: impl fmt::Display) -> Self {
+        Self::new(422, "invalid_field", format!("{field}: {detail}")).with("field", field)
     }
 
     /// 404, also for what belongs to another account.

@@ -93,6 +93,12 @@ impl Request {
             .map(|(_, value)| value.into_owned())
     }
 
+    /// Whether a browser asks, to show what it is answered to a person.
+    pub fn wants_html(&self) -> bool {
+        self.header("accept")
+            .is_some_and(|accept| accept.contains("text/html"))
+    }
+
     /// The value of a cookie.
     pub fn cookie(&self, name: &str) -> Option<&str> {
         self.headers

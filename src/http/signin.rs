@@ -71,8 +71,7 @@ fn operator<'a>(call: &'a Call, token: &str) -> Result<Option<&'a NamedToken>, F
 
 /// 401: for a browser the form again, for others a problem.
 fn refused(call: &Call, next: &str) -> Response {
-    let accept = call.request.header("accept").unwrap_or_default();
-    if !accept.contains("text/html") {
+    if !call.request.wants_html() {
         return auth::unauthorized().response(&call.request_id);
     }
     let detail = "That is neither the operator's token nor an API key that works.";

@@ -241,11 +241,7 @@ async fn set_clock(call: &Call) -> Result<Reply, super::reply::Failure> {
 
 fn calls(call: &Call) -> Result<Ask, Problem> {
     let page = Page::of(&call.request)?;
-    let before = match page.after.as_deref().map(str::parse::<i64>) {
-        None => None,
-        Some(Ok(number)) if (0..=SAFE_MAX).contains(&number) => Some(number),
-        Some(_) => return Err(Problem::field("after", "It must be `next` of a page.")),
-    };
+    let before = page.number()?;
     Ok(Ask::Calls {
         limit: page.limit,
         before,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::app::Call;
 use super::body::Fields;
-use super::list::{Page, id_param, moment_param};
+use super::list::{Page, feature_param, id_param, moment_param};
 use super::reply::{Answer, Problem, Response};
 use crate::cycle::Cycle;
 use crate::ledger::billed::cycle_named;
@@ -88,24 +88,16 @@ fn sums_view(sums: &Sums) -> Map<String, Value> {
 /// The feature of the query, clicks where none is named: 422 where it is not metered.
 fn known_feature(call: &Call) -> Result<FeatureName, Problem> {
     let unknown = || Problem::field("feature", "There is no such feature.");
-    let feature = match id_param(&call.request, "feature", FeatureName::new)? {
-        Some(feature) => feature,
-        None => FeatureName::new(FEATURE).ok_or_else(unknown)?,
-    };
-    if !call.world.settings.features.contains_key(&feature) {
-        return Err(unknown());
+    match feature_param(&call.request, &call.world.settings)? {
+        Some(feature) => Ok(feature),
+        None => FeatureName::new(FEATURE)
+            .filter(|clicks| call.world.settings.features.contains_key(clicks))
+            .ok_or_else(unknown),
     }
-    Ok(feature)
 }
 
 fn code_param(call: &Call) -> Result<Option<LinkCode>, Problem> {
-    match call.request.query_param("code") {
-        None => Ok(None),
-        Some(text) => match code::fold(&text) {
-            Some(code) => Ok(Some(code)),
-            None => Err(Problem::field("code", "It does not have the right form.")),
-        },
-    }
+    id_param(&call.request, "code", |text| code::fold(&text))
 }
 
 /// `POST /v1/usage`
@@ -209,7 +201,7 @@ pub async fn list_entries(call: Call) -> Answer {
         ),
     };
     let filter = Filter {
-        feature: id_param(request, "feature", FeatureName::new)?,
+        feature: feature_param(request, &call.world.settings)?,
         cycle: id_param(request, "cycle", CycleName::new)?,
         code: code_param(&call)?,
         job: id_param(request, "job", JobId::new)?,
@@ -217,13 +209,7 @@ pub async fn list_entries(call: Call) -> Answer {
         from: moment_param(request, "from")?,
         to: moment_param(request, "to")?,
     };
-    let after = match page.after.as_deref() {
-        None => None,
-        Some(text) => Some(
-            read_place(text)
-                .ok_or_else(|| Problem::field("after", "It must be `next` of a page."))?,
-        ),
-    };
+    let after = page.place(read_place)?;
     let ledger = &*call.world.ledger;
     let found = entries::list(ledger, account_id, &filter, after, page.rows()).await?;
     Ok(page.answer(found, Recorded::place, Recorded::view))

@@ -22,6 +22,7 @@ use crate::http::request::Body;
 use crate::moment::format;
 use crate::params;
 use crate::plans::grants;
+use crate::plans::sync::SyncFault;
 use crate::ports::{Clock, Db, Later, Rows, Statement};
 use crate::provider::standin;
 use crate::provider::standin::wire::{Ask, EventAsk, PlanChange, PutCustomer, Reply};
@@ -254,7 +255,8 @@ impl Room {
             demo: true,
             ..Asked::default()
         };
-        let Created::New(account, _) = create(&inside, &asked, "engine-room").await? else {
+        let created = create(&inside, &asked, "engine-room").await;
+        let Created::New(account, _) = created.map_err(SyncFault::fault)? else {
             return Err(Fault::unavailable(
                 "open the Engine Room",
                 "the account is not new",

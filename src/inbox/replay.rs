@@ -109,6 +109,8 @@ pub async fn replay(
 /// Which events are put back together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bulk {
+    /// Only those of this account's customer.
+    pub account: Option<AccountId>,
     /// A state in which nothing is being done.
     pub status: String,
     /// Only this type.
@@ -128,20 +130,24 @@ pub async fn replay_many(
 ) -> Result<(i64, Vec<String>), Fault> {
     let now = world.now();
     let chosen = "status = ?1 and (?2 is null or type = ?2) \
-        and (?3 is null or received_at_ms >= ?3) and (?4 is null or received_at_ms < ?4)";
+        and (?3 is null or received_at_ms >= ?3) and (?4 is null or received_at_ms < ?4) \
+        and (?5 is null or customer_id = \
+        (select a.customer_id from account a where a.account_id = ?5))";
+    let account = bulk.account.as_ref();
     let among = |sql: &str, more: Option<Value>| {
         let (status, type_name) = (bulk.status.as_str(), bulk.type_name.as_deref());
-        let mut values = params![status, type_name, bulk.since, bulk.until];
+        let account = account.map(AccountId::as_str);
+        let mut values = params![status, type_name, bulk.since, bulk.until, account];
         values.extend(more);
         Statement::new(sql.replace("{chosen}", chosen), values)
     };
     let count = among("select count(*) as n from event where {chosen}", None);
     let lanes = among(
-        "select distinct lane from event where {chosen} order by lane limit cast(?5 as integer)",
+        "select distinct lane from event where {chosen} order by lane limit cast(?6 as integer)",
         Some(LANES_WOKEN_MAX.into()),
     );
     let back = among(
-        "update event set status = 'received', attempts = 0, outages = 0, next_at_ms = ?5 \
+        "update event set status = 'received', attempts = 0, outages = 0, next_at_ms = ?6 \
          where {chosen}",
         Some(now.into()),
     );
@@ -150,7 +156,15 @@ pub async fn replay_many(
     let audit_id = world.mint("aud_")?;
     let reason = reason.to_string();
     let (action, target) = ("event.replay_many", bulk.status.as_str());
-    let audited = audit::row(now, &audit_id, actor, action, target, None, Some(&reason));
+    let audited = audit::row(
+        now,
+        &audit_id,
+        actor,
+        action,
+        target,
+        account,
+        Some(&reason),
+    );
     let results = world.db.batch(vec![count, lanes, back, audited]).await?;
     let [counted, lanes, ..] = results.as_slice() else {
         return Err(Fault::unavailable("replay events", "no answer"));
@@ -164,10 +178,11 @@ pub async fn replay_many(
 pub async fn skip(
     world: &World,
     id: &str,
+    account: Option<&AccountId>,
     reason: &str,
     actor: &str,
 ) -> Result<Result<(), Refused>, Fault> {
-    let Some(seen) = look(world, id, None).await? else {
+    let Some(seen) = look(world, id, account).await? else {
         return Ok(Err(Refused::NotFound));
     };
     if seen.status == "applied" {

@@ -13,9 +13,6 @@ use crate::ports::Statement;
 use crate::units::{Delta, EntryId, Millis, Units};
 use crate::world::{World, mint};
 
-/// Tries where another correction of the same entry came between reading and writing.
-const TRIES: u32 = 3;
-
 /// What a person asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
@@ -49,59 +46,66 @@ pub async fn correct(
     ask: &Ask,
     now: Millis,
 ) -> Result<Outcome, Fault> {
-    let mut tries = 1;
-    loop {
-        match attempt(world, account, ask, now).await {
-            Err(_) if tries < TRIES => tries += 1,
-            Err(fault) => return Err(fault),
-            Ok(outcome) => {
-                if let Outcome::New(correction) | Outcome::Again(correction) = &outcome {
-                    leave_audit(world, account, ask, correction).await?;
-                }
-                return Ok(outcome);
-            }
-        }
+    let outcome = decided(world, account, ask, now).await?;
+    if let Outcome::New(correction) | Outcome::Again(correction) = &outcome {
+        leave_audit(world, account, ask, correction).await?;
     }
+    Ok(outcome)
 }
 
-async fn attempt(
+/// Where another correction of the entry came between reading and writing, what is now there is
+/// looked at anew, as often as that happens; a write that fails twice over the same sum is a fault.
+async fn decided(
     world: &World,
     account: &Account,
     ask: &Ask,
     now: Millis,
 ) -> Result<Outcome, Fault> {
     let ledger = &*world.ledger;
-    let found = entries::with_corrections(ledger, &account.account_id, &ask.entry_id).await?;
-    let Some((corrected, sum)) = found else {
-        return Ok(Outcome::Unknown);
-    };
     let asked = ask.units.map(Delta::from);
     let id = manual_id(&ask.entry_id, &ask.reason, asked.map(Delta::negated));
     let ids_json = json!([id.as_str()]).to_string();
-    let stored = ledger.query(entries::by_ids(&ids_json)).await?;
-    if let Some(row) = stored.first() {
-        return Ok(Outcome::Again(Recorded::of_row(row)?));
+    let mut failed_over = None;
+    loop {
+        let found = entries::with_corrections(ledger, &account.account_id, &ask.entry_id).await?;
+        let Some((corrected, sum)) = found else {
+            return Ok(Outcome::Unknown);
+        };
+        let stored = ledger.query(entries::by_ids(&ids_json)).await?;
+        if let Some(row) = stored.first() {
+            return Ok(Outcome::Again(Recorded::of_row(row)?));
+        }
+        let is_fact = match corrected.entry.kind {
+            EntryKind::Click | EntryKind::Usage | EntryKind::Job => true,
+            EntryKind::Correction | EntryKind::Carry => false,
+        };
+        let units = match rules::correct(corrected.entry.units, is_fact, sum, asked) {
+            Ok(units) => units.negated(),
+            Err(refused) => return Ok(Outcome::Refused(refused)),
+        };
+        let correction = correction_of(&corrected.entry, id.clone(), units, ask);
+        match write(world, &correction, &ids_json, now).await {
+            Ok(written) => return Ok(Outcome::New(written)),
+            Err(fault) if failed_over == Some(sum) => return Err(fault),
+            Err(_) => failed_over = Some(sum),
+        }
     }
-    let is_fact = match corrected.entry.kind {
-        EntryKind::Click | EntryKind::Usage | EntryKind::Job => true,
-        EntryKind::Correction | EntryKind::Carry => false,
-    };
-    let units = match rules::correct(corrected.entry.units, is_fact, sum, asked) {
-        Ok(units) => units.negated(),
-        Err(refused) => return Ok(Outcome::Refused(refused)),
-    };
-    let correction = correction_of(&corrected.entry, id, units, ask);
-    let rows_json = batch::rows_json([&correction]);
-    let mut all = vec![
-        batch::no_conflict(&rows_json),
-        still_left(&ask.entry_id, units),
-    ];
+}
+
+async fn write(
+    world: &World,
+    correction: &Entry,
+    ids_json: &str,
+    now: Millis,
+) -> Result<Recorded, Fault> {
+    let rows_json = batch::rows_json([correction]);
+    let mut all = vec![batch::no_conflict(&rows_json), still_left(correction)];
     all.extend(batch::statements(None, &rows_json, &[], now));
-    all.push(entries::by_ids(&ids_json));
-    let results = ledger.batch(all).await?;
+    all.push(entries::by_ids(ids_json));
+    let results = world.ledger.batch(all).await?;
     let row = results.last().and_then(|rows| rows.first());
     let row = row.ok_or_else(|| Fault::unreadable("read a correction back", "not there"))?;
-    Ok(Outcome::New(Recorded::of_row(row)?))
+    Recorded::of_row(row)
 }
 
 fn correction_of(corrected: &Entry, id: EntryId, units: Delta, ask: &Ask) -> Entry {
@@ -121,12 +125,15 @@ fn correction_of(corrected: &Entry, id: EntryId, units: Delta, ask: &Ask) -> Ent
 }
 
 /// Fails the batch where less is left of the entry than the correction takes.
-fn still_left(entry_id: &EntryId, units: Delta) -> Statement {
+fn still_left(correction: &Entry) -> Statement {
     Statement::new(
         "insert into guard (held) select null from entry e where e.entry_id = ?1 \
          and e.units + (select coalesce(sum(c.units), 0) from entry c where c.corrects = ?1) \
          + cast(?2 as integer) < 0",
-        params![entry_id.as_str(), units],
+        params![
+            correction.corrects.as_ref().map(EntryId::as_str),
+            correction.units
+        ],
     )
 }
 

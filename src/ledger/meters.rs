@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::moment;
 use crate::params;
 use crate::ports::{Db, Row as SqlRow, Statement};
-use crate::units::{AccountId, Delta, Millis};
+use crate::units::{AccountId, Delta, Millis, SAFE_MAX};
 
 /// One meter, or a pair that has none yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,19 +24,34 @@ pub struct Row {
     pub meter: Option<Meter>,
 }
 
+/// A place in the list: account, feature, cycle, the meter's number.
+pub type Place = (String, String, String, i64);
+
+/// A place, from what [`Row::place`] gave.
+pub fn read_place(text: &str) -> Option<Place> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let [account, feature, cycle, number] = parts.as_slice() else {
+        return None;
+    };
+    let number = number
+        .parse()
+        .ok()
+        .filter(|number| (0..=SAFE_MAX).contains(number))?;
+    let part = |text: &str| text.to_owned();
+    Some((part(account), part(feature), part(cycle), number))
+}
+
 /// In the order of account, feature, cycle and meter, after the place `after`. Where no account is
 /// asked for, those of the JSON list `hidden` are left out.
 pub async fn list(
     ledger: &dyn Db,
     account: Option<&AccountId>,
     hidden: &str,
-    after: &str,
+    after: Option<Place>,
     rows: i64,
     now: Millis,
 ) -> Result<Vec<Row>, Fault> {
-    let mut place = after.splitn(4, '/');
-    let mut part = || place.next().unwrap_or_default();
-    let (id, feature, cycle, number) = (part(), part(), part(), part());
+    let (id, feature, cycle, number) = after.unwrap_or_default();
     let total = within("c.total");
     let sql = format!(
         "select c.account_id as account_id, c.feature as feature, c.cycle as cycle, \
@@ -52,7 +67,6 @@ pub async fn list(
            > (?2, ?3, ?4, cast(?5 as integer)) \
          order by c.account_id, c.feature, c.cycle, m.number limit cast(?7 as integer)"
     );
-    let number: i64 = number.parse().unwrap_or(0);
     let params = params![
         account.map(AccountId::as_str),
         id,

@@ -61,6 +61,8 @@ pub enum Made {
     Same(Link),
     /// The code leads elsewhere, or belongs to another account.
     Taken,
+    /// The account has it, leading to the same place until another moment than is asked for.
+    OtherExpiry,
 }
 
 /// Makes a link, or finds that it was made. One batch: nobody comes between.
@@ -91,10 +93,12 @@ pub async fn make(db: &dyn Db, link: &Link) -> Result<Made, Fault> {
         return Ok(Made::New(stored));
     }
     let same = stored.account_id == link.account_id && stored.destination == link.destination;
-    Ok(if same {
-        Made::Same(stored)
-    } else {
-        Made::Taken
+    let expires_otherwise = link.expires_at.is_some() && link.expires_at != stored.expires_at;
+    Ok(match (same, expires_otherwise) {
+        (false, _) => Made::Taken,
+        (true, true) => Made::OtherExpiry,
+        // Who names no expiry asks for none in particular.
+        (true, false) => Made::Same(stored),
     })
 }
 

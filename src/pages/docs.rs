@@ -2,11 +2,12 @@
 //! `/openapi.json`.
 
 use maud::{Markup, html};
+use serde_json::{Value, json};
 
 use super::sheet::{Column, table};
 use super::{Tone, Viewer, badge, frame};
 use crate::http::openapi::{
-    AREAS, Area, Content, Field, Kind, Operation, PROBLEMS, example, roles,
+    AREAS, Area, Content, Field, Kind, Operation, PROBLEMS, Thing, example, roles,
 };
 
 /// The page.
@@ -81,8 +82,10 @@ fn one(operation: &Operation) -> Markup {
                 p { b { (answer.status) } " " (prose(answer.about)) }
                 @match answer.body {
                     Content::Empty => {}
-                    Content::Json(text) => { pre { (pretty(text)) } }
-                    Content::List(text) => { pre { (pretty(text)) } }
+                    Content::Json(things) => { (examples(things, |one| one)) }
+                    Content::List(things) => {
+                        (examples(things, |one| json!({"items": [one], "next": null})))
+                    }
                     Content::Other(content_type) => { p { code { (content_type) } } }
                 }
             }
@@ -143,17 +146,21 @@ fn kind(kind: Kind) -> String {
         Kind::Id => "an id".to_owned(),
         Kind::Key => "1 to 200 visible ASCII characters".to_owned(),
         Kind::Int(min, max) => format!("a whole number, {min} to {max}"),
-        Kind::Change => "a whole number".to_owned(),
-        Kind::Amounts(min) => format!("a whole number from {min}, or one for each feature"),
-        Kind::PerFeature => "{feature: amount}".to_owned(),
-        Kind::Limits => "{feature: amount or null}".to_owned(),
         Kind::Moment => "a time".to_owned(),
         Kind::Url => "an address".to_owned(),
         Kind::Bool => "true or false".to_owned(),
         Kind::Word(words) => words.join(", "),
-        Kind::Ids => "a list of ids".to_owned(),
-        Kind::Objects => "a list of objects".to_owned(),
+        Kind::OrNull(inner) => format!("{}, or null", self::kind(*inner)),
+        Kind::Either([one, other]) => format!("{}; or {}", self::kind(*one), self::kind(*other)),
+        Kind::List(item) => format!("a list, each item {}", self::kind(*item)),
+        Kind::UpTo(most, item) => format!("a list of 1 to {most}, each {}", self::kind(*item)),
+        Kind::Map(value) => format!("an object, by name {}", self::kind(*value)),
+        Kind::Fields(fields) => {
+            let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+            format!("{{{}}}", names.join(", "))
+        }
         Kind::Object => "an object".to_owned(),
+        Kind::Any => "anything".to_owned(),
     }
 }
 
@@ -178,8 +185,12 @@ fn problems() -> Markup {
     }
 }
 
-fn pretty(text: &str) -> String {
-    serde_json::to_string_pretty(&example(text)).unwrap_or_default()
+fn examples(things: &[&Thing], wrapped: impl Fn(Value) -> Value) -> Markup {
+    html! {
+        @for thing in things {
+            pre { (serde_json::to_string_pretty(&wrapped(example(thing))).unwrap_or_default()) }
+        }
+    }
 }
 
 fn slug(name: &str) -> String {

@@ -5,6 +5,7 @@
 //! with the session's cookie and reloads, or says beside the field what is wrong.
 
 mod account;
+mod dead_link;
 mod docs;
 mod engine_room;
 mod events;
@@ -19,6 +20,7 @@ mod sheet;
 mod signin;
 
 pub use account::{AccountView, BudgetLine, KeyLine, account};
+pub use dead_link::dead_link;
 pub use docs::docs;
 pub use engine_room::engine_room;
 pub use events::{EventsView, event_table, events};

@@ -34,6 +34,7 @@ pub fn anchor(
 ) -> Option<(Anchor, AnchorSource)> {
     let began = Began {
         period_start: agreement.period_start,
+        period_end: agreement.period_end,
         subscribed_on,
     };
     let told = began.period_start.or(subscribed_on)?;

@@ -21,9 +21,6 @@ use crate::settings::Settings;
 use crate::units::{AccountId, AgreementId, CustomerId, Millis, PlanCode};
 use crate::world::World;
 
-/// How often a write is tried again because the account changed under it.
-const WRITES_MAX: u32 = 5;
-
 /// Who asks for a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -84,6 +81,18 @@ impl fmt::Display for SyncFault {
             Self::NoCustomer => f.write_str("the account has no customer"),
             Self::Unreadable(fault) => write!(f, "the provider cannot be read: {fault}"),
             Self::Fault(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl SyncFault {
+    /// Where the caller cannot tell one from another.
+    pub fn fault(self) -> Fault {
+        let doing = "read the customer at the provider";
+        match self {
+            Self::Fault(fault) => fault,
+            Self::Unreadable(ProviderFault::NotConfigured(name)) => Fault::not_configured(name),
+            other => Fault::unavailable(doing, other),
         }
     }
 }
@@ -150,7 +159,9 @@ pub async fn sync(
         began: asked.began,
         found,
     };
-    for _ in 0..WRITES_MAX {
+    // Each turn but the last lost to a lower ticket that has written since, and a lower ticket
+    // writes once: there is an end.
+    loop {
         let known = store::known(&*world.db, account_id).await?;
         let known = known.ok_or(SyncFault::NoAccount)?;
         if known.written >= read.ticket {
@@ -171,7 +182,6 @@ pub async fn sync(
             },
         }
     }
-    Err(Fault::unavailable("sync a plan", "the account kept changing").into())
 }
 
 /// Whether limits may have changed although plan and agreement did not.

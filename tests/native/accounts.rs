@@ -663,8 +663,16 @@ fn nothing_is_made_while_the_standin_fails_and_it_is_made_once_it_answers() {
     let body = json!({"id": "a", "customer_id": "customer_1"});
     for mode in ["error", "timeout", "429", "garbage", "partial"] {
         fail(&machine, "plan", mode);
-        let answer = make(&machine, &body);
-        assert_eq!(answer.0, 503, "{mode}");
+        let response = machine.handle(request("POST", "/v1/accounts", BACKEND, &body));
+        let answer: Value = serde_json::from_slice(&response.body).expect("JSON");
+        let told = (response.status, &answer["code"]);
+        assert_eq!(told, (503, &json!("provider_unreadable")), "{mode}");
+        let detail = answer["detail"].as_str().expect("a sentence");
+        assert!(
+            detail.starts_with("The stand-in cannot be read"),
+            "{mode}: {detail}"
+        );
+        assert!(response.header("retry-after").is_some(), "{mode}");
         assert_eq!(
             machine.call("GET", "/v1/accounts/a", BACKEND, &NONE).0,
             404,
@@ -674,6 +682,28 @@ fn nothing_is_made_while_the_standin_fails_and_it_is_made_once_it_answers() {
     fail(&machine, "plan", "ok");
     machine.advance(120_000);
     assert_eq!(make(&machine, &body).0, 201);
+}
+
+#[test]
+fn a_period_of_day_31_that_was_found_in_a_short_month_goes_on_at_the_31st() {
+    let machine = machine();
+    let customer = json!({"plan": "pro", "period_start": "2026-10-31T08:00:00Z"});
+    set_customer(&machine, "customer_1", &customer);
+    // The provider's period now runs from 30 November to 31 December; no subscription is of a 31st.
+    machine.advance(25 * 86_400_000);
+    let made = make(&machine, &json!({"id": "a", "customer_id": "customer_1"})).1;
+    let cycle = |body: &Value| {
+        (
+            body["cycle"]["starts_at"].clone(),
+            body["cycle"]["ends_at"].clone(),
+        )
+    };
+    let (november, december) = ("2026-11-30T08:00:00.000Z", "2026-12-31T08:00:00.000Z");
+    assert_eq!(cycle(&made), (json!(november), json!(december)), "{made}");
+    machine.advance(30 * 86_400_000);
+    let later = machine.call("GET", "/v1/accounts/a", BACKEND, &NONE).1;
+    let january = "2027-01-31T08:00:00.000Z";
+    assert_eq!(cycle(&later), (json!(december), json!(january)), "{later}");
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use std::rc::Rc;
 
+use counterfoil::http::request::Body;
 use counterfoil::inbox::apply::Doorbell;
 use counterfoil::inbox::engine::{Delivery, NINE, Report, STOPS_AT, run, run_order};
 use counterfoil::native::executor::block_on;
-use counterfoil::native::machine::Machine;
+use counterfoil::native::machine::{Machine, request};
+use serde_json::Value;
 
 use super::quick::QuickSignatures;
 
@@ -23,6 +25,35 @@ fn sides(report: &Report, pipeline: bool) -> Vec<(String, i64)> {
         (side.plan.clone(), side.balance)
     };
     report.steps.iter().map(side).collect()
+}
+
+/// As its page's form sends it, or a program.
+#[test]
+fn a_field_that_the_engine_room_does_not_have_is_refused_by_its_name() {
+    let machine = Machine::geared(&[], Rc::new(QuickSignatures)).expect("it starts");
+    for (text, wrong) in [
+        ("", None),
+        ("doorbell=1", None),
+        ("doorbell=0", None),
+        ("{}", None),
+        ("{\"doorbell\":true}", None),
+        ("doorbel=1", Some("doorbel")),
+        ("doorbell=1&x=2", Some("x")),
+        ("doorbell=yes", Some("doorbell")),
+        ("{\"doorbell\":\"1\"}", Some("doorbell")),
+        ("{\"scene\":1}", Some("scene")),
+    ] {
+        let mut asked = request("POST", "/app/engine-room/run", "dev-operator", &Value::Null);
+        asked
+            .headers
+            .push(("accept".to_owned(), "application/json".to_owned()));
+        asked.body = Body::Whole(text.as_bytes().to_vec());
+        let answer = machine.handle(asked);
+        let body: Value = serde_json::from_slice(&answer.body).expect("JSON");
+        let told = (answer.status, body["field"].as_str());
+        let expected = if wrong.is_some() { 422 } else { 200 };
+        assert_eq!(told, (expected, wrong), "{text}: {body}");
+    }
 }
 
 #[test]

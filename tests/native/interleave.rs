@@ -30,7 +30,7 @@ use crate::meters::{Bench, MINUTE, account};
 
 /// Whether calls let others go on; off while a test prepares and looks.
 #[derive(Clone, Default)]
-struct Turns(Rc<Cell<bool>>);
+pub struct Turns(pub Rc<Cell<bool>>);
 
 impl Turns {
     async fn yield_now(&self) {
@@ -123,7 +123,7 @@ impl Provider for TakingTurns<dyn Provider> {
 }
 
 /// Polls the tasks until all are done, each time the one that `choose` names of those that run.
-fn run_all(mut tasks: Vec<Later<'_, ()>>, mut choose: impl FnMut(usize) -> usize) {
+pub fn run_all(mut tasks: Vec<Later<'_, ()>>, mut choose: impl FnMut(usize) -> usize) {
     let mut context = Context::from_waker(Waker::noop());
     while !tasks.is_empty() {
         let index = choose(tasks.len());

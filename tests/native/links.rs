@@ -1,7 +1,7 @@
 //! Links, redirects and QR pictures over the router: the cases of other systems' failures.
 
 use counterfoil::http::reply::Response;
-use counterfoil::http::request::Request;
+use counterfoil::http::request::{Method, Request};
 use counterfoil::native::executor::block_on;
 use counterfoil::native::machine::{Machine, request};
 use counterfoil::ports::{Db, Statement};
@@ -86,6 +86,92 @@ fn the_same_link_again_is_the_same_link_and_a_taken_code_is_told() {
         "another account's code is taken, whatever it leads to"
     );
     assert_eq!(links(&machine).len(), 1);
+}
+
+#[test]
+fn the_same_link_with_another_expiry_is_told_and_left_as_it_is() {
+    let machine = machine(&[]);
+    let until = |at: &str| json!({"code": "spring", "destination": TO, "expires_at": at});
+    let (status, made) = create(&machine, &until("2026-12-01T00:00:00Z"));
+    assert_eq!(status, 201);
+    for same in [
+        until("2026-12-01T01:00:00+01:00"),
+        json!({"code": "spring", "destination": TO}),
+    ] {
+        assert_eq!(create(&machine, &same), (200, made.clone()));
+    }
+    let (status, other) = create(&machine, &until("2026-12-02T00:00:00Z"));
+    assert_eq!((status, &other["code"]), (409, &json!("code_taken")));
+    let detail = other["detail"].as_str().expect("a sentence");
+    assert!(
+        detail.contains("expires") && detail.contains("PATCH"),
+        "{detail}"
+    );
+    assert_eq!(links(&machine)[0]["expires_at"], made["expires_at"]);
+}
+
+/// A person who opens it gets a page, everybody else a problem; a prefetch gets neither's answer.
+#[test]
+fn a_visitor_of_a_dead_link_is_told_by_a_page_that_leads_nowhere_into_us() {
+    let machine = machine(&[]);
+    create(&machine, &json!({"code": "off", "destination": TO}));
+    create(
+        &machine,
+        &json!({"code": "over", "destination": TO, "expires_at": "2026-11-10T11:00:00Z"}),
+    );
+    create(&machine, &json!({"code": "on", "destination": TO}));
+    let off = machine.call(
+        "PATCH",
+        "/v1/links/off?account=a",
+        OPERATOR,
+        &json!({"disabled": true}),
+    );
+    assert_eq!(off.0, 200);
+    let browser = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8";
+    for (path, status, says) in [
+        ("/nobody", 404, "There is no such link."),
+        ("/%ff%ff", 404, ""),
+        ("/a.b", 404, "There is no such link."),
+        ("/off", 410, "switched off"),
+        ("/over", 410, "has expired"),
+    ] {
+        let page = visit_with(&machine, path, |asked| set(asked, "accept", Some(browser)));
+        assert_eq!(page.status, status, "{path}");
+        assert_eq!(header(&page, "cache-control"), Some("no-store"), "{path}");
+        let plain = visit_with(&machine, path, |asked| set(asked, "accept", Some("*/*")));
+        let kind = Some("application/problem+json");
+        assert_eq!(
+            (plain.status, header(&plain, "content-type")),
+            (status, kind),
+            "{path}"
+        );
+        if says.is_empty() {
+            continue;
+        }
+        let kind = Some("text/html; charset=utf-8");
+        assert_eq!(header(&page, "content-type"), kind, "{path}");
+        assert_eq!(
+            header(&page, "x-robots-tag"),
+            Some("noindex, nofollow"),
+            "{path}"
+        );
+        let text = String::from_utf8(page.body).expect("text");
+        assert!(
+            text.contains(says) && !text.contains("<a ") && !text.contains("<script"),
+            "{text}"
+        );
+        let head = visit_with(&machine, path, |asked| {
+            asked.method = Method::Head;
+            set(asked, "accept", Some(browser));
+        });
+        assert_eq!((head.status, head.body.len()), (status, 0), "{path}");
+    }
+    let ahead = visit_with(&machine, "/on", |asked| {
+        set(asked, "accept", Some(browser));
+        set(asked, "sec-purpose", Some("prefetch"));
+    });
+    let kind = Some("application/problem+json");
+    assert_eq!((ahead.status, header(&ahead, "content-type")), (503, kind));
 }
 
 #[test]

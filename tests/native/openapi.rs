@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use counterfoil::http::metrics::ABOUT;
-use counterfoil::http::openapi::{AREAS, Content, Operation, PROBLEMS, document, example};
+use counterfoil::http::openapi::{AREAS, Content, Operation, PROBLEMS, Thing, document, example};
 use counterfoil::http::route::{Endpoint, ROUTES};
 use counterfoil::native::machine::{Machine, request};
 use serde_json::{Value, json};
+
+use crate::json_schema::wrong;
 
 fn operations() -> impl Iterator<Item = &'static Operation> {
     AREAS.iter().flat_map(|area| area.operations)
@@ -28,16 +30,89 @@ fn every_route_is_described_once_and_nothing_else_is() {
     assert_eq!(described.len(), routes.len());
 }
 
+/// Everything that some answer holds, by name.
+fn things() -> BTreeMap<&'static str, &'static Thing> {
+    let answers = operations().flat_map(|operation| operation.answers);
+    let all = answers.filter_map(|answer| match answer.body {
+        Content::Json(things) | Content::List(things) => Some(things),
+        Content::Empty | Content::Other(_) => None,
+    });
+    all.flatten().map(|thing| (thing.name, *thing)).collect()
+}
+
 #[test]
-fn every_example_is_json_and_every_route_has_an_answer() {
+fn every_example_is_what_its_schema_says_and_every_route_has_an_answer() {
+    let document = document("http://localhost:8787");
+    for (name, thing) in things() {
+        let schema = &document["components"]["schemas"][name];
+        let example = example(thing);
+        assert_eq!(wrong(&document, schema, &example), None, "{name}");
+    }
     for operation in operations() {
         assert!(!operation.answers.is_empty(), "{}", operation.pattern);
         assert!(!operation.summary.ends_with('.'), "{}", operation.pattern);
-        for answer in operation.answers {
-            if let Content::Json(text) | Content::List(text) = answer.body {
-                assert!(example(text).is_object(), "{}: {text}", operation.pattern);
-            }
-        }
+    }
+}
+
+/// Every text in quotes between a start and the next line that is only `    }`.
+fn words_after(file: &str, start: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
+    let text = fs::read_to_string(path).expect("a source file");
+    let rest = text.split_once(start).expect("it is there").1;
+    let body = rest.split("\n    }\n").next().expect("a body");
+    body.split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_word_that_the_code_answers_is_one_that_the_schema_lists() {
+    let document = document("http://localhost:8787");
+    let sources = [
+        (
+            "ledger/meter_rules.rs",
+            "impl Verdict",
+            "/Evidence/properties/verdict",
+        ),
+        (
+            "ledger/meter_rules.rs",
+            "impl Cause",
+            "/Evidence/properties/cause",
+        ),
+        (
+            "ledger/meter_rules.rs",
+            "impl Outcome",
+            "/Meter/properties/last_report/properties/outcome",
+        ),
+        (
+            "ledger/review.rs",
+            "impl ReviewKind",
+            "/ReviewItem/properties/kind",
+        ),
+        (
+            "ledger/entry.rs",
+            "pub const fn name(self)",
+            "/Entry/properties/kind",
+        ),
+        ("gate/rules.rs", "impl State", "/Job/properties/state"),
+        ("gate/rules.rs", "impl Reason", "/Problem/properties/reason"),
+        (
+            "accounts/mod.rs",
+            "pub const fn name(self)",
+            "/Account/properties/anchor/properties/source",
+        ),
+    ];
+    for (file, start, place) in sources {
+        let schema = document["components"]["schemas"]
+            .pointer(place)
+            .unwrap_or_else(|| panic!("{place} is not there"));
+        let listed = schema["enum"].as_array().expect("a list of words");
+        let listed: BTreeSet<String> = (listed.iter().filter_map(Value::as_str))
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(words_after(file, start), listed, "{place}");
     }
 }
 
@@ -159,340 +234,25 @@ const PROMISED: &[(&str, &str, &[&str])] = &[
     ("GET", "/healthz", &["ok", "version", "provider"]),
 ];
 
-fn sample(method: &str, pattern: &str) -> Value {
-    let operation = operations()
-        .find(|one| one.method.name() == method && one.pattern == pattern)
-        .expect("it is described");
-    match operation.answers[0].body {
-        Content::Json(text) | Content::List(text) => example(text),
-        Content::Empty | Content::Other(_) => Value::Null,
-    }
-}
-
 #[test]
-fn the_samples_have_the_fields_of_the_contract() {
+fn the_answers_have_the_fields_of_the_contract() {
     for (method, pattern, fields) in PROMISED {
-        let sample = sample(method, pattern);
+        let operation = operations()
+            .find(|one| one.method.name() == *method && one.pattern == *pattern)
+            .expect("it is described");
+        let answer = operation.answers.first().expect("an answer");
+        let (Content::Json(things) | Content::List(things)) = answer.body else {
+            panic!("{method} {pattern} answers no JSON");
+        };
+        let thing = things.first().expect("a thing");
         for field in *fields {
-            assert!(sample.get(field).is_some(), "{method} {pattern}: {field}");
-        }
-    }
-}
-
-/// Whether every field of an answer is described; inside objects whose fields have fixed names.
-fn described(answer: &Value, sample: &Value, place: &str) {
-    let by_feature = [
-        "holds",
-        "remaining",
-        "balance",
-        "numbers",
-        "corrected",
-        "limits",
-        "charged",
-        "released",
-        "uncovered",
-        "by_cycle",
-        "payload",
-        "body",
-    ];
-    if by_feature.iter().any(|name| place.ends_with(name)) {
-        return;
-    }
-    match (answer, sample) {
-        (Value::Object(members), Value::Object(known)) => {
-            for (name, value) in members {
-                let known = known.get(name);
-                let known = known.unwrap_or_else(|| panic!("{place}.{name} is not described"));
-                described(value, known, &format!("{place}.{name}"));
-            }
-        }
-        (Value::Array(items), Value::Array(known)) => {
-            for (item, known) in items.iter().zip(known.iter().cycle()) {
-                described(item, known, place);
-            }
-        }
-        (Value::Null, _) | (_, Value::Null) => {}
-        (answer, sample) => {
-            let kind = |value: &Value| match value {
-                Value::Bool(_) => "true or false",
-                Value::Number(number) if number.is_i64() => "a whole number",
-                Value::Number(_) => "another number",
-                Value::String(_) => "text",
-                Value::Array(_) => "a list",
-                Value::Object(_) | Value::Null => "an object",
-            };
-            assert_eq!(kind(answer), kind(sample), "{place}: {answer}");
-        }
-    }
-}
-
-/// Whether an answer has every field that api.md promises of it.
-fn kept(method: &str, pattern: &str, answer: &Value) {
-    let promised = PROMISED
-        .iter()
-        .filter(|(of, at, _)| (*of, *at) == (method, pattern));
-    let items = answer["items"].as_array();
-    let one = items.map_or(Some(answer), |items| items.first());
-    for (_, _, fields) in promised {
-        for field in *fields {
-            let there = one.is_none_or(|one| one.get(field).is_some());
-            assert!(there, "{method} {pattern}: {field} is not in {answer}");
-        }
-    }
-}
-
-/// Asks, and compares what is answered with the description. Gives the answer.
-fn ask(machine: &Machine, method: &str, pattern: &str, target: &str, body: &Value) -> Value {
-    let token = if pattern.starts_with("/webhooks") {
-        ""
-    } else {
-        "dev-operator"
-    };
-    let (status, answer) = machine.call(method, target, token, body);
-    let operation = operations()
-        .find(|one| one.method.name() == method && one.pattern == pattern)
-        .expect("it is described");
-    let sample = operation
-        .answers
-        .iter()
-        .find(|sample| sample.status == status)
-        .unwrap_or_else(|| panic!("{method} {target}: {status} is not described: {answer}"));
-    let place = format!("{method} {pattern} {status}");
-    // The same again is answered without the key.
-    if status == operation.answers[0].status {
-        kept(method, pattern, &answer);
-    }
-    match sample.body {
-        Content::Json(text) => described(&answer, &example(text), &place),
-        Content::List(text) => {
-            described(
-                &answer,
-                &json!({"items": [example(text)], "next": null}),
-                &place,
+            let mut known = thing.fields.iter().copied().flatten();
+            assert!(
+                known.any(|known| known.name == *field),
+                "{method} {pattern}: {field}"
             );
         }
-        Content::Empty | Content::Other(_) => {}
     }
-    answer
-}
-
-#[test]
-fn accounts_and_jobs_are_answered_as_they_are_described() {
-    let machine = Machine::new(&[]).expect("it starts");
-    let none = Value::Null;
-    let ask = |method: &str, pattern: &str, target: &str, body: &Value| {
-        ask(&machine, method, pattern, target, body)
-    };
-    let of_a = |path: &str| format!("{path}?account=a");
-    let customer = json!({"plan": "pro"});
-    ask(
-        "PUT",
-        "/standin/customers/{customer_id}",
-        "/standin/customers/customer_1",
-        &customer,
-    );
-    let body = json!({"id": "a", "name": "A", "customer_id": "customer_1"});
-    ask("POST", "/v1/accounts", "/v1/accounts", &body);
-    ask("POST", "/v1/accounts", "/v1/accounts", &body);
-    ask(
-        "PATCH",
-        "/v1/accounts/{id}",
-        "/v1/accounts/a",
-        &json!({"jobs_per_minute": 9}),
-    );
-    ask(
-        "POST",
-        "/v1/accounts/{id}/keys",
-        "/v1/accounts/a/keys",
-        &none,
-    );
-    ask(
-        "GET",
-        "/v1/accounts/{id}/keys",
-        "/v1/accounts/a/keys",
-        &none,
-    );
-    ask("GET", "/v1/account", &of_a("/v1/account"), &none);
-    ask("POST", "/v1/account/sync", &of_a("/v1/account/sync"), &none);
-    ask("GET", "/v1/audit", "/v1/audit", &none);
-
-    let body = json!({"key": "k", "feature": "tokens", "hold": 100});
-    let job = ask("POST", "/v1/jobs", &of_a("/v1/jobs"), &body);
-    ask("POST", "/v1/jobs", &of_a("/v1/jobs"), &body);
-    let id = job["id"].as_str().expect("an id");
-    let of_job = |what: &str| format!("/v1/jobs/{id}{what}?account=a");
-    let units = json!({"units": 40});
-    ask("POST", "/v1/jobs/{id}/charges", &of_job("/charges"), &units);
-    ask("POST", "/v1/jobs/{id}/extend", &of_job("/extend"), &units);
-    ask("POST", "/v1/jobs/{id}/renew", &of_job("/renew"), &none);
-    ask("GET", "/v1/jobs/{id}", &of_job(""), &none);
-    ask("GET", "/v1/jobs", &of_a("/v1/jobs"), &none);
-    ask(
-        "POST",
-        "/v1/jobs/{id}/settle",
-        &of_job("/settle"),
-        &json!({"reason": "x"}),
-    );
-    let target = "/v1/jobs/estimates?account=a&feature=tokens";
-    ask("GET", "/v1/jobs/estimates", target, &none);
-    ask(
-        "GET",
-        "/v1/budget",
-        "/v1/budget?account=a&feature=tokens",
-        &none,
-    );
-    ask("GET", "/v1/accounts", "/v1/accounts", &none);
-    ask("GET", "/v1/accounts/{id}", "/v1/accounts/a", &none);
-    ask("GET", "/healthz", "/healthz", &none);
-}
-
-#[test]
-fn links_usage_and_meters_are_answered_as_they_are_described() {
-    let machine = Machine::new(&[]).expect("it starts");
-    let none = Value::Null;
-    let ask = |method: &str, pattern: &str, target: &str, body: &Value| {
-        ask(&machine, method, pattern, target, body)
-    };
-    ask(
-        "POST",
-        "/v1/accounts",
-        "/v1/accounts",
-        &json!({"id": "a", "customer_id": "customer_1"}),
-    );
-    let body = json!({"destination": "https://example.com/", "code": "spring"});
-    ask("POST", "/v1/links", "/v1/links?account=a", &body);
-    ask("POST", "/v1/links", "/v1/links?account=a", &body);
-    ask("GET", "/v1/links", "/v1/links?account=a", &none);
-    ask(
-        "GET",
-        "/v1/links/{code}",
-        "/v1/links/spring?account=a",
-        &none,
-    );
-    ask(
-        "PATCH",
-        "/v1/links/{code}",
-        "/v1/links/spring?account=a",
-        &json!({"disabled": false}),
-    );
-    ask("GET", "/{code}", "/spring", &none);
-    machine.advance(5_000);
-    let usage = json!({"key": "u1", "feature": "clicks", "units": 5});
-    let used = ask("POST", "/v1/usage", "/v1/usage?account=a", &usage);
-    ask("POST", "/v1/usage", "/v1/usage?account=a", &usage);
-    ask(
-        "GET",
-        "/v1/usage",
-        "/v1/usage?account=a&feature=clicks&by=day",
-        &none,
-    );
-    let entry = used["id"].as_str().expect("an id");
-    let target = format!("/v1/entries/{entry}/correction?account=a");
-    let body = json!({"reason": "wrong", "units": 2});
-    ask("POST", "/v1/entries/{id}/correction", &target, &body);
-    let entries = ask("GET", "/v1/entries", "/v1/entries?account=a", &none);
-    assert!(
-        entries["items"]
-            .as_array()
-            .is_some_and(|items| items.len() >= 3)
-    );
-    ask("POST", "/v1/run/{job}", "/v1/run/reconciler", &none);
-    let evidence = ask("GET", "/v1/evidence", "/v1/evidence", &none);
-    assert!(!evidence["items"].as_array().expect("items").is_empty());
-    let meters = ask("GET", "/v1/meters", "/v1/meters?account=a", &none);
-    let agreement = meters["items"][0]["agreement_id"]
-        .as_str()
-        .expect("an agreement");
-    let target = format!("/standin/meters/{agreement}/clicks");
-    ask(
-        "GET",
-        "/standin/meters/{agreement_id}/{feature}",
-        &target,
-        &none,
-    );
-    let total = json!({"total": 999});
-    ask(
-        "PUT",
-        "/standin/meters/{agreement_id}/{feature}",
-        &target,
-        &total,
-    );
-    ask("GET", "/standin/calls", "/standin/calls?limit=3", &none);
-    // A total that nobody here wrote waits for a person.
-    let body = json!({"id": "b", "customer_id": "customer_2"});
-    let other = ask("POST", "/v1/accounts", "/v1/accounts", &body);
-    let agreement = other["agreement_id"].as_str().expect("an agreement");
-    ask(
-        "PUT",
-        "/standin/meters/{agreement_id}/{feature}",
-        &format!("/standin/meters/{agreement}/clicks"),
-        &total,
-    );
-    ask("POST", "/v1/usage", "/v1/usage?account=b", &usage);
-    machine.call("POST", "/v1/run/reporter", "dev-operator", &none);
-    let reviews = ask("GET", "/v1/review", "/v1/review", &none);
-    let review = reviews["items"][0]["id"].as_str().expect("an item");
-    let why = json!({"reason": "ours is right"});
-    for (pattern, target, body) in [
-        (
-            "/v1/review/close",
-            "/v1/review/close".to_owned(),
-            json!({"ids": [review], "reason": "x"}),
-        ),
-        (
-            "/v1/review/{id}/close",
-            format!("/v1/review/{review}/close"),
-            why,
-        ),
-    ] {
-        ask("POST", pattern, &target, &body);
-    }
-    ask("GET", "/v1/audit", "/v1/audit", &none);
-}
-
-#[test]
-fn events_are_answered_as_they_are_described() {
-    let machine = Machine::new(&[]).expect("it starts");
-    let none = Value::Null;
-    let ask = |method: &str, pattern: &str, target: &str, body: &Value| {
-        ask(&machine, method, pattern, target, body)
-    };
-    ask(
-        "POST",
-        "/v1/accounts",
-        "/v1/accounts",
-        &json!({"id": "a", "customer_id": "customer_1"}),
-    );
-    let event = json!({"type": "customer.plan_changed", "customer_id": "customer_1"});
-    ask("POST", "/standin/events", "/standin/events", &event);
-    machine.advance(60_000);
-    let events = ask("GET", "/v1/events", "/v1/events", &none);
-    let id = events["items"][0]["id"].as_str().expect("an event");
-    ask("GET", "/v1/events/{id}", &format!("/v1/events/{id}"), &none);
-    ask(
-        "POST",
-        "/v1/events/{id}/replay",
-        &format!("/v1/events/{id}/replay"),
-        &none,
-    );
-    let body = json!({"status": "applied"});
-    ask("POST", "/v1/events/replay", "/v1/events/replay", &body);
-    for operation in ["limit", "plan"] {
-        let fault = json!({"operation": operation, "mode": "ok"});
-        ask("PUT", "/standin/faults", "/standin/faults", &fault);
-    }
-    ask(
-        "POST",
-        "/standin/keys/rotate",
-        "/standin/keys/rotate",
-        &none,
-    );
-    ask(
-        "PUT",
-        "/standin/clock",
-        "/standin/clock",
-        &json!({"offset_ms": 1000}),
-    );
 }
 
 #[test]
@@ -531,6 +291,14 @@ fn the_docs_show_every_route_and_every_code() {
             problem.code
         );
     }
+    let ticks = text
+        .split("<pre>")
+        .filter_map(|part| part.rsplit("</pre>").next());
+    assert_eq!(
+        ticks.filter(|part| part.contains('`')).count(),
+        0,
+        "a backtick is shown"
+    );
     let served = machine.handle(request("GET", "/openapi.json", "", &Value::Null));
     let served: Value = serde_json::from_slice(&served.body).expect("JSON");
     assert_eq!(served, document("http://localhost:8787"));

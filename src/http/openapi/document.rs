@@ -1,10 +1,11 @@
 //! The description as OpenAPI 3.1.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::super::route::Access;
-use super::{AREAS, Area, Content, Field, Kind, Operation, Sample};
-use crate::units::SAFE_MAX;
+use super::{AREAS, Area, Content, Field, Kind, Operation, PROBLEMS, Sample, Thing};
 
 /// The whole document; `server` is where this API is asked for it.
 pub fn document(server: &str) -> Value {
@@ -42,25 +43,54 @@ pub fn document(server: &str) -> Value {
                 },
                 "session": {"type": "apiKey", "in": "cookie", "name": "counterfoil_session"},
             },
-            "schemas": {"Problem": problem_schema()},
+            "schemas": schemas(),
         },
     })
 }
 
+/// Every thing that some answer holds, and what every problem is.
+fn schemas() -> Map<String, Value> {
+    let mut all = Map::new();
+    let operations = AREAS.iter().flat_map(|area| area.operations);
+    for answer in operations.flat_map(|operation| operation.answers) {
+        if let Content::Json(things) | Content::List(things) = answer.body {
+            for thing in things {
+                all.insert(thing.name.to_owned(), object(thing.fields));
+            }
+        }
+    }
+    all.insert("Problem".to_owned(), problem_schema());
+    all
+}
+
+/// What every problem has, and what some have beside it.
 fn problem_schema() -> Value {
+    let codes: Vec<&str> = PROBLEMS.iter().map(|problem| problem.code).collect();
+    let amount = || schema(Kind::COUNT);
     json!({
         "type": "object",
         "required": ["type", "title", "status", "code", "detail", "request_id"],
         "properties": {
-            "type": {"type": "string"},
+            "type": {"type": "string", "description": "Where the code is explained."},
             "title": {"type": "string"},
             "status": {"type": "integer"},
-            "code": {"type": "string", "description": "Stable; for machines."},
+            "code": {"type": "string", "enum": codes, "description": "Stable; for machines."},
             "detail": {"type": "string", "description": "One sentence for people."},
             "request_id": {"type": "string"},
             "field": {"type": "string", "description": "With 422: which field is wrong."},
+            "feature": {"type": "string", "description": "Of the gate: which feature."},
+            "reason": {"type": "string", "enum": ["too_big", "used_up", "held"],
+                "description": "With `over_limit`."},
+            "asked": amount(), "remaining": amount(), "used": amount(), "held": amount(),
+            "limit": schema(Kind::OrNull(&Kind::COUNT)),
+            "next_lease_ends_at": schema(Kind::OrNull(&Kind::Moment)),
+            "state": {"type": "string", "enum": ["settled", "expired"],
+                "description": "With `job_over`: how it ended."},
+            "charged": schema(Kind::Map(&Kind::COUNT)),
+            "key": {"type": "string", "description": "With `key_conflict`: which of several."},
+            "left": {"type": "integer", "description": "What may still be corrected."},
         },
-        "additionalProperties": true,
+        "additionalProperties": false,
     })
 }
 
@@ -80,7 +110,7 @@ fn described(area: &Area, operation: &Operation) -> Value {
     }
     if !operation.body.is_empty() {
         let required = operation.body.iter().any(|field| field.required);
-        let content = json!({"application/json": {"schema": object(operation.body)}});
+        let content = json!({"application/json": {"schema": object(&[operation.body])}});
         let body = json!({"required": required, "content": content});
         out.insert("requestBody".to_owned(), body);
     }
@@ -174,17 +204,15 @@ fn parameters(operation: &Operation) -> Vec<Value> {
     all
 }
 
-fn object(fields: &[Field]) -> Value {
-    let required: Vec<&str> = fields
-        .iter()
-        .filter(|f| f.required)
-        .map(|f| f.name)
-        .collect();
-    let properties: Map<String, Value> = fields
-        .iter()
+fn object(groups: &[&[Field]]) -> Value {
+    let fields = || groups.iter().copied().flatten();
+    let required: Vec<&str> = fields().filter(|f| f.required).map(|f| f.name).collect();
+    let properties: Map<String, Value> = fields()
         .map(|field| {
             let mut schema = schema(field.kind);
-            if let Value::Object(members) = &mut schema {
+            if let Value::Object(members) = &mut schema
+                && !field.about.is_empty()
+            {
                 members.insert("description".to_owned(), json!(field.about));
             }
             (field.name.to_owned(), schema)
@@ -196,86 +224,158 @@ fn object(fields: &[Field]) -> Value {
 
 /// What a field holds, as JSON Schema.
 fn schema(kind: Kind) -> Value {
-    let amount = |min: i64| json!({"type": "integer", "minimum": min, "maximum": SAFE_MAX});
-    let per_feature = |min: i64| json!({"type": "object", "additionalProperties": amount(min)});
     match kind {
         Kind::Text => json!({"type": "string"}),
         Kind::Id => json!({"type": "string",
             "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"}),
         Kind::Key => json!({"type": "string", "pattern": "^[!-~]{1,200}$"}),
         Kind::Int(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
-        Kind::Change => amount(-SAFE_MAX),
-        Kind::Amounts(min) => json!({"anyOf": [amount(min), per_feature(min)]}),
-        Kind::PerFeature => per_feature(1),
-        Kind::Limits => json!({"type": "object", "additionalProperties":
-            {"type": ["integer", "null"], "minimum": 0, "maximum": SAFE_MAX}}),
         Kind::Moment => json!({"type": "string", "format": "date-time"}),
         Kind::Url => json!({"type": "string", "format": "uri"}),
         Kind::Bool => json!({"type": "boolean"}),
         Kind::Word(words) => json!({"type": "string", "enum": words}),
-        Kind::Ids => json!({"type": "array", "items": schema(Kind::Id)}),
-        Kind::Objects => json!({"type": "array", "maxItems": 100, "items": {"type": "object"}}),
+        Kind::OrNull(kind) => or_null(schema(*kind)),
+        Kind::Either(kinds) => json!({"anyOf": kinds.map(schema)}),
+        Kind::List(kind) => json!({"type": "array", "items": schema(*kind)}),
+        Kind::UpTo(most, kind) => json!({"type": "array", "items": schema(*kind),
+            "minItems": 1, "maxItems": most}),
+        Kind::Map(kind) => json!({"type": "object", "additionalProperties": schema(*kind)}),
+        Kind::Fields(fields) => object(&[fields]),
         Kind::Object => json!({"type": "object"}),
+        Kind::Any => json!({}),
     }
+}
+
+/// The same schema, which takes null too.
+fn or_null(mut schema: Value) -> Value {
+    let Value::Object(members) = &mut schema else {
+        return schema;
+    };
+    match members.get_mut("type") {
+        Some(known) => *known = json!([known.take(), "null"]),
+        None => return json!({"anyOf": [schema, {"type": "null"}]}),
+    }
+    if let Some(Value::Array(words)) = members.get_mut("enum") {
+        words.push(Value::Null);
+    }
+    schema
 }
 
 fn responses(operation: &Operation) -> Value {
     let mut all: Map<String, Value> = Map::new();
     for answer in operation.answers {
-        all.insert(answer.status.to_string(), response(answer));
+        add(&mut all, answer.status, answer.about, content(answer));
     }
-    for problem in operation.all_problems() {
-        let entry = all.entry(problem.status.to_string()).or_insert_with(|| {
-            json!({"description": "", "content": {"application/problem+json":
-                {"schema": {"$ref": "#/components/schemas/Problem"}}}})
-        });
-        let line = format!("`{}`: {}", problem.code, problem.about);
-        if let Some(Value::String(about)) = entry.get_mut("description") {
-            if !about.is_empty() {
-                about.push('\n');
-            }
-            about.push_str(&line);
+    let problems = operation.all_problems();
+    let statuses: BTreeSet<u16> = problems.iter().map(|problem| problem.status).collect();
+    for status in statuses {
+        let of_status = problems.iter().filter(|problem| problem.status == status);
+        let (codes, lines): (Vec<&str>, Vec<String>) = of_status
+            .map(|problem| {
+                let line = format!("`{}`: {}", problem.code, problem.about);
+                (problem.code, line)
+            })
+            .unzip();
+        let body = problem_content(&codes, operation.answers_browsers());
+        add(&mut all, status, &lines.join("\n"), Some(body));
+        if let (402 | 429 | 503, Some(Value::Object(response))) =
+            (status, all.get_mut(&status.to_string()))
+        {
+            response.insert("headers".to_owned(), retry_after());
         }
     }
     Value::Object(all)
 }
 
-fn response(answer: &Sample) -> Value {
-    let json_body = |example: Value| {
-        json!({"description": answer.about, "content": {"application/json":
-            {"schema": schema_of(&example), "example": example}}})
+/// A problem with one of these codes; for browsers also as a page.
+fn problem_content(codes: &[&str], answers_browsers: bool) -> Map<String, Value> {
+    let schema = json!({"allOf": [{"$ref": "#/components/schemas/Problem"},
+        {"properties": {"code": {"enum": codes}}}]});
+    let mut content = Map::new();
+    content.insert(
+        "application/problem+json".to_owned(),
+        json!({"schema": schema}),
+    );
+    if answers_browsers {
+        content.insert("text/html; charset=utf-8".to_owned(), json!({}));
+    }
+    content
+}
+
+/// Where it is worth to try again: seconds.
+fn retry_after() -> Value {
+    json!({"Retry-After": {"description": "Seconds after which to try again.",
+        "schema": {"type": "integer", "minimum": 1}}})
+}
+
+/// Several answers of one status stand beside each other, each with its content type.
+fn add(all: &mut Map<String, Value>, status: u16, about: &str, body: Option<Map<String, Value>>) {
+    let entry = all
+        .entry(status.to_string())
+        .or_insert_with(|| json!({"description": ""}));
+    let Value::Object(response) = entry else {
+        return;
     };
-    match answer.body {
-        Content::Empty => json!({"description": answer.about}),
-        Content::Json(text) => json_body(example(text)),
-        Content::List(text) => json_body(json!({"items": [example(text)], "next": null})),
-        Content::Other(content_type) => {
-            json!({"description": answer.about, "content": {content_type: {}}})
+    if let Some(Value::String(text)) = response.get_mut("description") {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(about);
+    }
+    if let Some(body) = body {
+        let content = response.entry("content").or_insert_with(|| json!({}));
+        if let Value::Object(content) = content {
+            content.extend(body);
         }
     }
 }
 
-/// An example's text as JSON; a test reads every one of them.
-pub fn example(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or(Value::Null)
+fn content(answer: &Sample) -> Option<Map<String, Value>> {
+    let (content_type, body) = match answer.body {
+        Content::Empty => return None,
+        Content::Json(things) => {
+            let shown = examples(things, |one| one);
+            let body = json!({"schema": one_of(things), "examples": shown});
+            ("application/json", body)
+        }
+        Content::List(things) => {
+            let shown = examples(things, |one| json!({"items": [one], "next": null}));
+            let body = json!({"schema": list_of(&one_of(things)), "examples": shown});
+            ("application/json", body)
+        }
+        Content::Other(content_type) => (content_type, json!({})),
+    };
+    Some(Map::from_iter([(content_type.to_owned(), body)]))
 }
 
-/// The schema that an example has.
-fn schema_of(example: &Value) -> Value {
-    match example {
-        Value::Null => json!({}),
-        Value::Bool(_) => json!({"type": "boolean"}),
-        Value::Number(_) => json!({"type": "integer"}),
-        Value::String(_) => json!({"type": "string"}),
-        Value::Array(items) => {
-            json!({"type": "array", "items": items.first().map_or_else(|| json!({}), schema_of)})
-        }
-        Value::Object(members) => {
-            let properties: Map<String, Value> = members
-                .iter()
-                .map(|(name, value)| (name.clone(), schema_of(value)))
-                .collect();
-            json!({"type": "object", "properties": properties})
+fn one_of(things: &[&Thing]) -> Value {
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    match things {
+        [only] => reference(only.name),
+        several => {
+            let references: Vec<Value> = several.iter().map(|one| reference(one.name)).collect();
+            json!({"oneOf": references})
         }
     }
+}
+
+fn list_of(items: &Value) -> Value {
+    json!({"type": "object", "required": ["items", "next"],
+        "properties": {"items": {"type": "array", "items": items},
+            "next": {"type": ["string", "null"],
+                "description": "`after` of the next page; null on the last."}},
+        "additionalProperties": false})
+}
+
+fn examples(things: &[&Thing], wrapped: impl Fn(Value) -> Value) -> Map<String, Value> {
+    let shown = |thing: &&Thing| {
+        let value = wrapped(example(thing));
+        (thing.name.to_owned(), json!({"value": value}))
+    };
+    things.iter().map(shown).collect()
+}
+
+/// A thing's example as JSON; a test reads every one of them.
+pub fn example(thing: &Thing) -> Value {
+    serde_json::from_str(thing.example).unwrap_or(Value::Null)
 }

@@ -1,10 +1,71 @@
 //! The provider's webhooks.
 
 use super::super::request::Method::{Get, Post};
-use super::Kind::{Id, Moment, Text, Word};
-use super::{Area, Operation, empty, items, json, may, must, route};
+use super::Kind::{Any, Bool, Fields, Id, List, Moment, OrNull, Text, Word};
+use super::{Area, Field, Kind, Operation, Thing, empty, has, items, json, may, must, route};
+use crate::inbox::listing::STATES;
 
-const EVENT: &str = r#"{"id": "evt_0198", "event_id": "event_0198", "type": "customer.plan_changed",
+/// How a run ended: the event's status after it, or that its worker was lost.
+const RUN_OUTCOMES: &[&str] = &["applied", "ignored", "waiting", "failed", "dead", "lost"];
+
+const OF_EVENT: &[Field] = &[
+    has("id", Id),
+    must("event_id", Text, "The signed one."),
+    has("type", Text),
+    has("account", OrNull(&Id)),
+    has("customer_id", OrNull(&Text)),
+    has("status", Word(&STATES)),
+    must("result", OrNull(&Text), "Why, or what it did."),
+    must("seen", Kind::COUNT, "Deliveries."),
+    must("attempts", Kind::COUNT, "Tries to apply it."),
+    has("next_at", OrNull(&Moment)),
+    has("occurred_at", OrNull(&Moment)),
+    has("received_at", Moment),
+    must("conflict", Bool, "It came again with other content."),
+    has(
+        "receipts",
+        List(&Fields(&[
+            has("at", Moment),
+            has("sent_at", Moment),
+            has("webhook_id", OrNull(&Text)),
+            has("kid", Text),
+            has("outcome", Word(&["stored", "copy", "conflict"])),
+            has("note", OrNull(&Text)),
+        ])),
+    ),
+    may(
+        "payload",
+        Any,
+        "For the operator; null where it is too long for a list or was emptied.",
+    ),
+];
+
+const EVENT: Thing = Thing {
+    name: "Event",
+    fields: &[OF_EVENT],
+    example: r#"{"id": "evt_0198", "event_id": "event_0198", "type": "customer.plan_changed",
+"account": "acme", "customer_id": "customer_0198", "status": "applied",
+"result": "the plan is pro", "seen": 1, "attempts": 1,
+"next_at": null, "occurred_at": "2026-10-20T15:29:00.000Z",
+"received_at": "2026-10-20T15:29:01.000Z", "conflict": false,
+"receipts": [{"at": "2026-10-20T15:29:01.000Z", "sent_at": "2026-10-20T15:29:00.000Z",
+"webhook_id": "wh_1", "kid": "k1", "outcome": "stored", "note": null}], "payload": {}}"#,
+};
+
+const ONE_EVENT: Thing = Thing {
+    name: "EventWithRuns",
+    fields: &[
+        OF_EVENT,
+        &[has(
+            "runs",
+            List(&Fields(&[
+                has("began_at", Moment),
+                has("ended_at", OrNull(&Moment)),
+                has("outcome", OrNull(&Word(RUN_OUTCOMES))),
+            ])),
+        )],
+    ],
+    example: r#"{"id": "evt_0198", "event_id": "event_0198", "type": "customer.plan_changed",
 "account": "acme", "customer_id": "customer_0198", "status": "applied",
 "result": "the plan is pro", "seen": 1, "attempts": 1,
 "next_at": null, "occurred_at": "2026-10-20T15:29:00.000Z",
@@ -12,18 +73,32 @@ const EVENT: &str = r#"{"id": "evt_0198", "event_id": "event_0198", "type": "cus
 "receipts": [{"at": "2026-10-20T15:29:01.000Z", "sent_at": "2026-10-20T15:29:00.000Z",
 "webhook_id": "wh_1", "kid": "k1", "outcome": "stored", "note": null}],
 "runs": [{"began_at": "2026-10-20T15:29:01.000Z", "ended_at": "2026-10-20T15:29:01.000Z",
-"outcome": "applied"}], "payload": {}}"#;
+"outcome": "applied"}], "payload": {}}"#,
+};
 
-const STATUSES: &[&str] = &[
-    "received",
-    "processing",
-    "waiting",
-    "failed",
-    "applied",
-    "ignored",
-    "skipped",
-    "dead",
-];
+const RECEIVED: Thing = Thing {
+    name: "Received",
+    fields: &[&[has("id", Id), has("copy", Bool)]],
+    example: r#"{"id": "evt_0198", "copy": false}"#,
+};
+
+const REPLAYED: Thing = Thing {
+    name: "Replayed",
+    fields: &[&[has("id", Id), has("status", Word(&["received"]))]],
+    example: r#"{"id": "evt_0198", "status": "received"}"#,
+};
+
+const QUEUED: Thing = Thing {
+    name: "Queued",
+    fields: &[&[has("queued", Kind::COUNT)]],
+    example: r#"{"queued": 3}"#,
+};
+
+const SKIPPED: Thing = Thing {
+    name: "Skipped",
+    fields: &[&[has("id", Id), has("status", Word(&["skipped"]))]],
+    example: r#"{"id": "evt_0198", "status": "skipped"}"#,
+};
 
 pub(super) const AREA: Area = Area {
     name: "Inbox",
@@ -34,11 +109,7 @@ pub(super) const AREA: Area = Area {
 const OPERATIONS: &[Operation] = &[
     route(Post, "/webhooks/kinde", "Receive an event")
         .details("The body is the JWT, whatever the content type. 200 means stored, not applied.")
-        .answers(&[json(
-            200,
-            "Stored now, or a copy.",
-            r#"{"id": "evt_0198", "copy": false}"#,
-        )])
+        .answers(&[json(200, "Stored now, or a copy.", &[&RECEIVED])])
         .problems(&[
             "not_a_jwt",
             "wrong_algorithm",
@@ -53,18 +124,16 @@ const OPERATIONS: &[Operation] = &[
     route(Get, "/v1/events", "List events")
         .query(&[
             may("account", Id, "Only this account's."),
-            may("status", Word(STATUSES), "Only these."),
+            may("status", Word(&STATES), "Only these."),
             may("type", Text, "Only this type."),
             may("from", Moment, "Received from then on."),
             may("to", Moment, "Received before then."),
         ])
         .list()
-        .answers(&[items("Newest first; an account sees its own.", EVENT)]),
-    route(Get, "/v1/events/{id}", "Read an event").answers(&[json(
-        200,
-        "`payload` for the operator only.",
-        EVENT,
-    )]),
+        .answers(&[items("Newest first; an account sees its own.", &[&EVENT])]),
+    route(Get, "/v1/events/{id}", "Read an event")
+        .query(&[may("account", Id, "Only where it is this account's.")])
+        .answers(&[json(200, "`payload` for the operator only.", &[&ONE_EVENT])]),
     route(
         Post,
         "/v1/events/{id}/replay",
@@ -74,43 +143,34 @@ const OPERATIONS: &[Operation] = &[
         "An event that is at an end goes back into its lane; one that failed or waits is due \
              at once. Only what is being applied right now is refused.",
     )
-    .answers(&[json(
-        202,
-        "Back in the queue.",
-        r#"{"id": "evt_0198", "status": "received"}"#,
-    )])
+    .query(&[may("account", Id, "Only where it is this account's.")])
+    .answers(&[json(202, "Back in the queue.", &[&REPLAYED])])
     .problems(&["event_in_work"]),
     route(
         Post,
         "/v1/events/replay",
         "Apply many events again, or at once",
     )
+    .query(&[may("account", Id, "Only this account's.")])
     .body(&[
         must(
             "status",
             Word(&["applied", "ignored", "skipped", "dead", "failed", "waiting"]),
             "Which.",
         ),
-        may("type", Text, "Only this type."),
-        may("since", Moment, "Received from then on."),
-        may("until", Moment, "Received before then."),
+        may("type", OrNull(&Text), "Only this type."),
+        may("since", OrNull(&Moment), "Received from then on."),
+        may("until", OrNull(&Moment), "Received before then."),
     ])
-    .answers(&[json(
-        202,
-        "So many are back in the queue.",
-        r#"{"queued": 3}"#,
-    )]),
+    .answers(&[json(202, "So many are back in the queue.", &[&QUEUED])]),
     route(
         Post,
         "/v1/events/{id}/skip",
         "Give an event up, with a reason",
     )
+    .query(&[may("account", Id, "Only where it is this account's.")])
     .body(&[must("reason", Text, "Why.")])
-    .answers(&[json(
-        202,
-        "Skipped.",
-        r#"{"id": "evt_0198", "status": "skipped"}"#,
-    )])
+    .answers(&[json(202, "Skipped.", &[&SKIPPED])])
     .problems(&["event_in_work", "event_applied"]),
     route(
         Get,

@@ -21,6 +21,7 @@ pub use problems::{PROBLEMS, ProblemKind};
 
 use super::request::Method;
 use super::route::{Access, ROUTES, Spec};
+use crate::units::SAFE_MAX;
 
 /// One route, described.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +46,7 @@ pub struct Operation {
     pub problems: &'static [&'static str],
 }
 
-/// An answer: its status, when it comes, and an example.
+/// An answer: its status, when it comes, and what it holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// The HTTP status.
@@ -61,12 +62,23 @@ pub struct Sample {
 pub enum Content {
     /// None.
     Empty,
-    /// JSON; the text is an example with every field.
-    Json(&'static str),
-    /// A list of these: `{items: […], next}`.
-    List(&'static str),
+    /// JSON: one of these.
+    Json(&'static [&'static Thing]),
+    /// A list, each of its items one of these: `{items: […], next}`.
+    List(&'static [&'static Thing]),
     /// Something else, of that content type.
     Other(&'static str),
+}
+
+/// What an answer holds, by name: a schema of the document.
+#[derive(Clone, Copy, Debug)]
+pub struct Thing {
+    /// Its name in the document.
+    pub name: &'static str,
+    /// All its fields, in groups that other things share. It has no others.
+    pub fields: &'static [&'static [Field]],
+    /// One as it may be answered, in JSON.
+    pub example: &'static str,
 }
 
 /// A field of a body, or a query parameter.
@@ -93,14 +105,6 @@ pub enum Kind {
     Key,
     /// A whole number within bounds.
     Int(i64, i64),
-    /// A whole number, of any sign.
-    Change,
-    /// A whole number from 1, or one for each feature.
-    Amounts(i64),
-    /// `{feature: amount}`.
-    PerFeature,
-    /// `{feature: amount or null}`.
-    Limits,
     /// RFC 3339.
     Moment,
     /// An address.
@@ -109,12 +113,31 @@ pub enum Kind {
     Bool,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A list of ids.
-    Ids,
-    /// A list of objects.
-    Objects,
-    /// Any object.
+    /// This, or null.
+    OrNull(&'static Kind),
+    /// One of these two.
+    Either(&'static [Kind; 2]),
+    /// A list of these.
+    List(&'static Kind),
+    /// The same of 1 to so many.
+    UpTo(usize, &'static Kind),
+    /// An object with a value of this kind for each name, and the names are not ours.
+    Map(&'static Kind),
+    /// An object with these fields and no others.
+    Fields(&'static [Field]),
+    /// An object of anything.
     Object,
+    /// Anything.
+    Any,
+}
+
+impl Kind {
+    /// A whole number from 0.
+    const COUNT: Self = Self::Int(0, SAFE_MAX);
+    /// A whole number from 1.
+    const UNITS: Self = Self::Int(1, SAFE_MAX);
+    /// A whole number of either sign.
+    const CHANGE: Self = Self::Int(-SAFE_MAX, SAFE_MAX);
 }
 
 /// A field that may be left out.
@@ -139,9 +162,18 @@ pub(super) const fn must(name: &'static str, kind: Kind, about: &'static str) ->
     }
 }
 
-/// A JSON answer.
-pub(super) const fn json(status: u16, about: &'static str, example: &'static str) -> Sample {
-    let body = Content::Json(example);
+/// A field that an answer always has and that says by its name what it is.
+pub(super) const fn has(name: &'static str, kind: Kind) -> Field {
+    must(name, kind, "")
+}
+
+/// A JSON answer, which is one of these.
+pub(super) const fn json(
+    status: u16,
+    about: &'static str,
+    things: &'static [&'static Thing],
+) -> Sample {
+    let body = Content::Json(things);
     Sample {
         status,
         about,
@@ -150,8 +182,8 @@ pub(super) const fn json(status: u16, about: &'static str, example: &'static str
 }
 
 /// A list of such items.
-pub(super) const fn items(about: &'static str, example: &'static str) -> Sample {
-    let (status, body) = (200, Content::List(example));
+pub(super) const fn items(about: &'static str, things: &'static [&'static Thing]) -> Sample {
+    let (status, body) = (200, Content::List(things));
     Sample {
         status,
         about,
@@ -241,29 +273,45 @@ impl Operation {
         self.spec().map_or(Access::Operator, |spec| spec.access)
     }
 
+    /// Whether a browser that asks for a page is told of a problem by one.
+    pub fn answers_browsers(&self) -> bool {
+        ["/app", "/signin", "/{code}"]
+            .iter()
+            .any(|start| self.pattern.starts_with(start))
+    }
+
     /// Every problem that it may answer: its own, and those of its kind of route.
     pub fn all_problems(&self) -> Vec<&'static ProblemKind> {
         let mut codes: Vec<&str> = self.problems.to_vec();
-        match self.access() {
+        let access = self.access();
+        match access {
             Access::Open => {}
-            Access::Page => codes.extend(["unauthorized", "not_allowed", "origin"]),
-            Access::Filter | Access::Account | Access::AccountOrAll => {
-                codes.extend(["unauthorized", "not_found"]);
-            }
-            Access::Operator | Access::Servers | Access::AccountOperator => {
-                codes.extend(["unauthorized", "not_allowed"]);
+            Access::Filter | Access::Account | Access::AccountOrAll => codes.push("not_found"),
+            Access::Page | Access::Operator | Access::Servers | Access::AccountOperator => {
+                codes.push("not_allowed");
             }
         }
-        if self.access() != Access::Open {
-            codes.extend(["unavailable", "not_configured"]);
+        if access != Access::Open {
+            codes.extend([
+                "unauthorized",
+                "unavailable",
+                "newer_schema",
+                "not_configured",
+            ]);
         }
-        if self.pattern.contains('{') {
+        let has_body = matches!(self.method, Method::Post | Method::Put | Method::Patch);
+        if access != Access::Open && (has_body || self.method == Method::Delete) {
+            codes.push("origin");
+        }
+        let names_account = self.query.iter().any(|field| field.name == "account");
+        if self.pattern.contains('{') || names_account || access == Access::AccountOperator {
             codes.push("not_found");
         }
-        if !self.body.is_empty() {
+        if !self.body.is_empty() || has_body && access != Access::Open {
+            // Where there are no fields, one that is sent all the same is refused.
             codes.extend(["invalid_json", "too_large", "invalid_field"]);
         }
-        let named = matches!(self.access(), Access::Account | Access::AccountOperator);
+        let named = matches!(access, Access::Account | Access::AccountOperator);
         if self.list || !self.query.is_empty() || named {
             codes.push("invalid_field");
         }

@@ -1,7 +1,19 @@
 //! Health, metrics, this description.
 
 use super::super::request::Method::Get;
-use super::{Area, Operation, json, other, route};
+use super::Kind::{Bool, Text, Word};
+use super::{Area, Operation, Thing, has, json, other, route};
+
+const HEALTH: Thing = Thing {
+    name: "Health",
+    fields: &[&[
+        has("ok", Bool),
+        has("version", Text),
+        has("build", Text),
+        has("provider", Word(&["kinde", "standin"])),
+    ]],
+    example: r#"{"ok": true, "version": "0.1.0", "build": "4f2a90c1", "provider": "kinde"}"#,
+};
 
 pub(super) const AREA: Area = Area {
     name: "Operations",
@@ -10,11 +22,7 @@ pub(super) const AREA: Area = Area {
 };
 
 const OPERATIONS: &[Operation] = &[
-    route(Get, "/healthz", "Ask whether it runs").answers(&[json(
-        200,
-        "It runs.",
-        r#"{"ok": true, "version": "0.1.0", "build": "4f2a90c1", "provider": "kinde"}"#,
-    )]),
+    route(Get, "/healthz", "Ask whether it runs").answers(&[json(200, "It runs.", &[&HEALTH])]),
     route(Get, "/metrics", "Read sums and gauges").answers(&[other(
         200,
         "Prometheus text.",

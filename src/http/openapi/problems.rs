@@ -44,7 +44,7 @@ pub static PROBLEMS: &[ProblemKind] = &[
     kind(409, "no_customer", "The account has no customer at the provider."),
     kind(409, "key_conflict", "The key or step was used with other content."),
     kind(409, "job_over", "The job has ended; `state` says how."),
-    kind(409, "code_taken", "Another link has that code."),
+    kind(409, "code_taken", "The code leads elsewhere, or expires at another moment."),
     kind(409, "nothing_left", "The entry was corrected wholly; nothing is left of it."),
     kind(409, "not_carried", "Only the difference of a closed cycle can be carried."),
     kind(409, "nothing_to_carry", "Nothing differs any more."),
