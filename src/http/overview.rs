@@ -54,6 +54,8 @@ async fn counts(world: &World, hidden: &str, now: Millis) -> Result<Vec<Counts>,
         (select count(*) from link l join account a on a.account_id = l.account_id \
         where a.demo = 0) as links, \
         (select count(*) from account where payment = 'overdue' and demo = 0) as overdue, \
+        (select count(*) from event e left join account a on a.customer_id = e.customer_id \
+        where e.status = 'dead' and coalesce(a.demo, 0) = 0) as dead, \
         (select count(*) from alert where raised_at_ms > ?1) as alerts";
     let control = one(&*world.db, Statement::new(sql, params![now.after(-DAY_MS)])).await?;
     let sql = "select (select count(*) from review where closed_at_ms is null \
@@ -78,6 +80,13 @@ async fn counts(world: &World, hidden: &str, now: Millis) -> Result<Vec<Counts>,
             "to be reviewed",
             "review",
             Some("/app/reconcile"),
+            true,
+        )?,
+        count(
+            &control,
+            "dead events",
+            "dead",
+            Some("/app/events?status=dead"),
             true,
         )?,
         count(&control, "payments overdue", "overdue", None, true)?,

@@ -218,6 +218,36 @@ fn a_demonstration_is_left_out_of_lists_and_metrics_unless_it_is_named() {
 }
 
 #[test]
+fn the_overview_shows_dead_events_reviews_and_alerts_at_a_glance() {
+    let machine = Machine::new(&[]).expect("it starts");
+    let shown = || {
+        let page = machine.handle(request("GET", "/app", OPERATOR, &Value::Null));
+        String::from_utf8(page.body).expect("text")
+    };
+    for label in ["to be reviewed", "dead events", "alerts in 24 hours"] {
+        assert!(shown().contains(label), "{label}");
+    }
+    assert!(!shown().contains("Latest alerts"));
+    let event = json!({"type": "customer.plan_changed", "customer_id": "customer_a"});
+    machine.call("POST", "/standin/events", OPERATOR, &event);
+    let now = machine.clock.0.get().get();
+    for sql in [
+        "update event set status = 'dead'".to_owned(),
+        format!(
+            "insert into alert (kind, subject, detail, raised_at_ms) values ('quiet', 's', '{{}}', {now})"
+        ),
+    ] {
+        block_on(Db::query(&machine.control, Statement::new(sql, vec![]))).expect("it runs");
+    }
+    let page = shown();
+    assert!(page.contains("href=\"/app/events?status=dead\""), "{page}");
+    assert!(
+        page.contains("Latest alerts") && page.contains(">quiet<"),
+        "{page}"
+    );
+}
+
+#[test]
 fn an_event_grows_older_until_it_is_at_an_end_whatever_it_waits_for() {
     let machine = Machine::new(&[]).expect("it starts");
     let name = "counterfoil_oldest_waiting_event_seconds";

@@ -224,4 +224,8 @@ fn the_reconciler_and_the_ledgers_export_run_from_a_terminal() {
         "{}",
         lines[1]
     );
+    let current = counterfoil(&machine, &["export", "ledger", "--account", "a"]);
+    assert_eq!((&current.out, current.code), (&table.out, Some(0)));
+    let other = ["export", "ledger", "--account", "a", "--cycle", "2026-10"];
+    assert_eq!(counterfoil(&machine, &other).out.lines().count(), 1);
 }

@@ -14,9 +14,9 @@ pub struct ExportLedger {
     /// The account.
     #[arg(long)]
     account: String,
-    /// The cycle's name, such as `2026-10`.
+    /// The cycle's name, such as `2026-10`; the current one by default.
     #[arg(long)]
-    cycle: String,
+    cycle: Option<String>,
     /// Only this feature.
     #[arg(long)]
     feature: Option<String>,
@@ -45,10 +45,14 @@ const COLUMNS: [&str; 16] = [
 impl ExportLedger {
     /// Prints all pages to stdout.
     pub async fn run(&self, client: &Client) -> Result<Outcome, Failed> {
+        let cycle = match &self.cycle {
+            Some(cycle) => cycle.clone(),
+            None => self.current_cycle(client).await?,
+        };
         let mut target = format!(
             "/v1/entries?account={}&cycle={}&limit=500",
             escaped(&self.account),
-            escaped(&self.cycle)
+            escaped(&cycle)
         );
         if let Some(feature) = &self.feature {
             target = format!("{target}&feature={}", escaped(feature));
@@ -68,6 +72,16 @@ impl ExportLedger {
                 None => return Ok(Outcome::Right),
             }
         }
+    }
+}
+
+impl ExportLedger {
+    async fn current_cycle(&self, client: &Client) -> Result<String, Failed> {
+        let target = format!("/v1/account?account={}", escaped(&self.account));
+        let account = client.get(&target).await?;
+        let name = account.get("cycle").and_then(|cycle| cycle.get("name"));
+        let name = name.and_then(Value::as_str).map(str::to_owned);
+        name.ok_or_else(|| Failed("the account's cycle has no name".to_owned()))
     }
 }
 
