@@ -1,8 +1,10 @@
 //! The cron tick, every minute, and the same jobs one by one for an operator or a test.
 //!
 //! In the order sweeper, inbox, reporter, nightly work, all within `CALLS_PER_RUN`; what is not
-//! done goes on in the next minute. One job's failure stops no other, and two ticks at once do no
-//! harm: whatever a job takes is taken by a conditional statement.
+//! done goes on in the next minute. A job begins only where the calls that are left suffice for its
+//! least piece of work. Where one tick has few of them, each minute begins with another job, so
+//! that every one has all of them in its turn. One job's failure stops no other, and two ticks at
+//! once do no harm: whatever a job takes is taken by a conditional statement.
 
 use std::rc::Rc;
 
@@ -60,6 +62,17 @@ impl Job {
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|job| job.name() == name)
     }
+
+    /// What its least piece of work may cost in calls.
+    fn least(self, world: &World) -> u32 {
+        match self {
+            Self::Sweeper => sweeper::CALLS_LEAST,
+            Self::Inbox => watchdog::CALLS_LEAST,
+            Self::Reporter => reporter::CALLS_LEAST,
+            Self::Reconciler => CALLS_FOR_NIGHT + reconciler::calls_least(world),
+            Self::Plans => CALLS_FOR_NIGHT + nightly::CALLS_LEAST,
+        }
+    }
 }
 
 /// What a run is asked for.
@@ -69,6 +82,25 @@ pub struct Asked {
     pub account: Option<AccountId>,
     /// Write nothing: the reconciler.
     pub dry_run: bool,
+}
+
+/// With fewer calls than this, the jobs of a tick take turns in beginning it.
+const CALLS_FOR_ALL: u32 = 250;
+/// What it costs to know whether tonight's pass is done, and to say so.
+const CALLS_FOR_NIGHT: u32 = 4;
+/// What is kept for the note of what ran.
+const CALLS_FOR_NOTE: u32 = 1;
+
+/// The jobs of a tick in their order.
+fn in_turn(calls_per_run: u32, now: Millis) -> impl Iterator<Item = Job> {
+    let minute = usize::try_from(now.get().div_euclid(60_000)).unwrap_or(0);
+    let first = if calls_per_run < CALLS_FOR_ALL {
+        minute
+    } else {
+        0
+    };
+    let jobs = Job::ALL.into_iter().cycle();
+    jobs.skip(first % Job::ALL.len()).take(Job::ALL.len())
 }
 
 /// Runs one job now, with calls of its own; gives its summary.
@@ -109,10 +141,14 @@ pub async fn reconcile(world: &Rc<World>, asked: &Asked) -> Result<reconciler::S
 /// Everything that is due this minute. Never fails: a fault is one line in the log.
 pub async fn tick(world: &Rc<World>) {
     clock::refresh(world).await;
-    let calls = Rc::new(Calls::new(world.settings.calls_per_run));
+    let limit = world.settings.calls_per_run;
+    let calls = Rc::new(Calls::new(limit.saturating_sub(CALLS_FOR_NOTE)));
     let counted = Rc::new(counted(world, &calls));
     let mut done = vec!["tick"];
-    for job in Job::ALL {
+    for job in in_turn(limit, world.now()) {
+        if !calls.suffice_for(job.least(world)) {
+            continue;
+        }
         let outcome = match job {
             Job::Sweeper => sweeper::run(&counted, &calls).await.map(|s| Some(s.json())),
             Job::Inbox => watchdog::run(&counted, &calls)
@@ -126,6 +162,8 @@ pub async fn tick(world: &Rc<World>) {
         };
         note(world, job, outcome, &mut done);
     }
+    let fields = json!({"calls": calls.taken() + CALLS_FOR_NOTE, "limit": limit});
+    world.log.line("info", "cron.tick", fields);
     if let Err(fault) = world.db.query(ran(&done, world.now())).await {
         let fields = json!({"cause": fault.to_string()});
         world.log.line("error", "cron.fault", fields);
@@ -245,6 +283,19 @@ pub async fn gauges(world: &World) -> Result<Vec<(String, i64)>, Fault> {
 mod tests {
     use super::*;
     use crate::moment::parse_millis;
+
+    #[test]
+    fn with_few_calls_each_minute_begins_with_another_job() {
+        let order = |calls, minute: i64| in_turn(calls, Millis::new(minute * 60_000));
+        let firsts: Vec<_> = (0..5)
+            .filter_map(|minute| order(45, minute).next())
+            .collect();
+        assert_eq!(firsts, Job::ALL);
+        assert_eq!(order(45, 3).count(), 5);
+        for minute in 0..5 {
+            assert!(order(900, minute).eq(Job::ALL), "{minute}");
+        }
+    }
 
     #[test]
     fn a_night_begins_at_the_set_time_and_lasts_until_the_next() {

@@ -116,6 +116,16 @@ impl Summary {
     }
 }
 
+/// What one account may cost, with all that stands around it.
+pub fn calls_least(world: &World) -> u32 {
+    CALLS_PER_PAGE + world.settings.shards + calls_per_account(world)
+}
+
+fn calls_per_account(world: &World) -> u32 {
+    let features = u32::try_from(world.settings.features.len()).unwrap_or(1);
+    2 + CALLS_PER_REFRESH + features * CALLS_PER_FEATURE
+}
+
 /// Goes on with the pass; begins a new one where the last was done.
 pub async fn run(world: &Rc<World>, calls: &Calls, pass_name: PassName) -> Result<Summary, Fault> {
     let mut place = Place::load(world, pass_name).await?;
@@ -128,7 +138,7 @@ pub async fn run(world: &Rc<World>, calls: &Calls, pass_name: PassName) -> Resul
     }
     place.behind += run.shards_behind;
     let mut summary = Summary::default();
-    let per_account = run.calls_per_account();
+    let per_account = calls_per_account(world);
     loop {
         let left = calls.left().saturating_sub(CALLS_PER_PAGE);
         // The first page has at least one account, so that every run gets on.
@@ -271,11 +281,6 @@ impl<'a> Run<'a> {
         let mut found = self.differs.take();
         found.sort_by(|a, b| a.pair.cmp(&b.pair));
         self.is_dry.then_some(found)
-    }
-
-    fn calls_per_account(&self) -> u32 {
-        let features = u32::try_from(self.world.settings.features.len()).unwrap_or(1);
-        2 + CALLS_PER_REFRESH + features * CALLS_PER_FEATURE
     }
 
     /// Looks at these accounts; gives how many of their objects are behind.

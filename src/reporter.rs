@@ -28,6 +28,8 @@ use crate::world::{Calls, World};
 const PAGE_ROWS: i64 = 100;
 /// What one page costs beside its meters, and what is kept back for the end of the run.
 const CALLS_PER_PAGE: u32 = 16;
+/// Where the runs stand, agreements, the run's number, and one meter whose agreement is read again.
+pub const CALLS_LEAST: u32 = 10 + CALLS_PER_PAGE + CALLS_PER_METER + CALLS_PER_REFRESH;
 /// What one meter may cost: make, claim, read, write, confirm.
 const CALLS_PER_METER: u32 = 7;
 /// What reading an agreement again may cost: ticket, read, facts, batch, and loading it.

@@ -19,6 +19,8 @@ use crate::world::{Calls, World};
 const PAGE_ROWS: i64 = 100;
 /// What a page costs beside its accounts: the list, and their rows.
 const CALLS_PER_PAGE: u32 = 2;
+/// The shards' rows and one shard, a page and one account.
+pub const CALLS_LEAST: u32 = 2 + CALLS_PER_PAGE + 1;
 
 /// What one run did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

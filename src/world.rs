@@ -75,28 +75,41 @@ pub fn mint(prefix: &str, at: Millis, random: [u8; 16]) -> String {
     id
 }
 
-/// A counter of calls that a run may still make; shared by the counting ports of one run.
+/// A counter of calls that a run may make; shared by the counting ports of one run.
 #[derive(Debug)]
 pub struct Calls {
-    left: Cell<u32>,
+    limit: u32,
+    taken: Cell<u32>,
 }
 
 impl Calls {
     /// So many calls.
     pub const fn new(limit: u32) -> Self {
         Self {
-            left: Cell::new(limit),
+            limit,
+            taken: Cell::new(0),
         }
     }
 
     /// How many are left.
     pub fn left(&self) -> u32 {
-        self.left.get()
+        self.limit.saturating_sub(self.taken.get())
     }
 
-    /// Takes `calls` of them; what is over the limit counts as used up.
+    /// How many were made.
+    pub fn taken(&self) -> u32 {
+        self.taken.get()
+    }
+
+    /// Takes `calls` of them.
     pub fn take(&self, calls: u32) {
-        self.left.set(self.left.get().saturating_sub(calls));
+        self.taken.set(self.taken.get().saturating_add(calls));
+    }
+
+    /// Whether what may cost so many calls may begin. Who has all calls before him may: what costs
+    /// more than there ever are would never be done.
+    pub fn suffice_for(&self, calls: u32) -> bool {
+        self.taken.get() == 0 || self.left() >= calls
     }
 }
 

@@ -21,6 +21,10 @@ const PAGE_ROWS: i64 = 50;
 const AT_ONCE: usize = 5;
 /// What one account may cost in calls: ticket, read (two pages), facts, ring, batch, the event.
 const CALLS_PER_ACCOUNT: u32 = 24;
+/// What a page costs beside its accounts: to list and to note them.
+const CALLS_PER_PAGE: u32 = 2;
+/// The run's row, and one account.
+pub const CALLS_LEAST: u32 = 2 + CALLS_PER_PAGE + CALLS_PER_ACCOUNT;
 
 /// What one call did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +54,8 @@ pub async fn run(world: &Rc<World>, calls: &Calls) -> Result<Summary, Fault> {
     let (number, mut cursor) = begin(world).await?;
     let mut summary = Summary::default();
     loop {
-        let affordable = i64::from(calls.left() / CALLS_PER_ACCOUNT).min(PAGE_ROWS);
+        let left = calls.left().saturating_sub(CALLS_PER_PAGE);
+        let affordable = i64::from(left / CALLS_PER_ACCOUNT).min(PAGE_ROWS);
         if affordable == 0 {
             return Ok(summary);
         }
