@@ -8,6 +8,7 @@ use crate::gate;
 use crate::inbox;
 use crate::ledger::{cycles, travelling};
 use crate::links;
+use crate::together::Travelling;
 use crate::units::Millis;
 
 /// The memory of one isolate.
@@ -24,7 +25,9 @@ pub struct Isolate {
     /// Lanes that wait to be woken.
     pub waking: inbox::waking::Waiting,
     /// New jobs that travel to their account's object together.
-    pub admissions: gate::together::Travelling,
+    pub admissions: Travelling<gate::together::Admissions>,
+    /// Deliveries that are stored together.
+    pub deliveries: Travelling<inbox::receive::Deliveries>,
     /// Links, for redirects that ask no database.
     pub links: links::cache::Remembered,
     /// Clicks on their way.

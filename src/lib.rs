@@ -36,6 +36,7 @@ pub mod reporter;
 pub mod settings;
 pub mod sweeper;
 pub mod tally;
+pub mod together;
 pub mod units;
 pub mod world;
 

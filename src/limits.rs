@@ -67,5 +67,3 @@ pub const PRUNE_JOBS_MAX: i64 = 500;
 pub const LAB_JOBS_MAX: i64 = 50;
 /// Amounts and limits of the Concurrency Lab: sums of all its jobs stay far within what is exact.
 pub const LAB_AMOUNT_MAX: i64 = 1_000_000_000;
-/// New jobs of one account that wait in an isolate for company; beyond, each asks alone.
-pub const ADMIT_WAITING_MAX: usize = 1000;

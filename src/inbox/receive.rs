@@ -17,8 +17,9 @@ use super::waking;
 use crate::fault::Fault;
 use crate::http::request::Body;
 use crate::params;
-use crate::ports::{Row, Rows, Statement};
+use crate::ports::{Later, Row, Rows, Statement};
 use crate::tally;
+use crate::together::{self, Journey, Travelling};
 use crate::units::{AccountId, Millis};
 use crate::world::World;
 
@@ -172,21 +173,53 @@ struct Delivery<'a> {
     now: Millis,
 }
 
+/// Deliveries that arrive while some are being stored are stored together: each is two statements,
+/// all in one batch, and a delivery that is stored twice is a copy.
+#[derive(Clone)]
+pub struct Deliveries(());
+
+impl Journey for Deliveries {
+    type Key = ();
+    type Ask = [Statement; 2];
+    type Told = Row;
+    const TOGETHER_MAX: usize = 32;
+
+    fn travelling(world: &World) -> &Travelling<Self> {
+        &world.isolate.deliveries
+    }
+
+    fn key(&self) -> &() {
+        &self.0
+    }
+
+    fn call<'a>(
+        &'a self,
+        world: &'a World,
+        asks: Vec<[Statement; 2]>,
+    ) -> Later<'a, Result<Vec<Row>, Fault>> {
+        Box::pin(async move {
+            let results = world.db.batch(asks.into_iter().flatten().collect()).await?;
+            let missing = || Fault::unavailable("store an event", "no row came back");
+            let row = |rows: &Rows| rows.first().cloned().ok_or_else(missing);
+            // The event's row, then nothing of its receipt.
+            results.iter().step_by(2).map(row).collect()
+        })
+    }
+}
+
 /// Event and receipt in one batch. A conflict's alert follows before the answer: where it cannot be
 /// raised the delivery is not answered 200, and the next copy raises it.
-async fn store(world: &World, delivery: &Delivery<'_>) -> Result<Received, Fault> {
+async fn store(world: &Rc<World>, delivery: &Delivery<'_>) -> Result<Received, Fault> {
     let id = world.mint("evt_")?;
-    let statements = vec![event_row(&id, delivery), receipt_row(delivery)];
-    let results = world.db.batch(statements).await?;
-    let row = results.first().and_then(|rows: &Rows| rows.first());
-    let row = row.ok_or_else(|| Fault::unavailable("store an event", "no row came back"))?;
+    let statements = [event_row(&id, delivery), receipt_row(delivery)];
+    let row = together::ask(world, &Deliveries(()), statements).await?;
     if row.int("conflict")? != 0 {
         let detail = json!({"event": row.text("id")?, "type": row.text("type")?});
         let event_id = delivery.facts.event_id.as_str();
         let alert = alerts::raise("conflict", event_id, &detail, delivery.now);
         world.db.query(alert).await?;
     }
-    received(row, delivery)
+    received(&row, delivery)
 }
 
 fn received(row: &Row, delivery: &Delivery<'_>) -> Result<Received, Fault> {

@@ -17,7 +17,7 @@ use crate::units::{AccountId, Millis};
 use crate::world::World;
 
 /// Lanes at work at once.
-const TURNS_MAX: usize = 8;
+const TURNS_MAX: usize = 4;
 /// A turn takes no further lane after so long, and one that was not heard of for so long is over:
 /// the platform ends what a request does after its answer after half a minute.
 const TURN_MS_MAX: i64 = 15_000;

@@ -1,12 +1,15 @@
 //! What the intake takes, what it refuses, and how an event is known again.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use counterfoil::http::request::Body;
+use counterfoil::inbox::receive::receive;
 use counterfoil::native::executor::block_on;
 use counterfoil::native::machine::{Gear, Plain, request};
+use counterfoil::parallel;
 use counterfoil::params;
-use counterfoil::ports::{ObjectName, Sql};
+use counterfoil::ports::{Later, ObjectName, Sql};
 use ct_codecs::{Base64UrlSafeNoPadding, Encoder};
 use serde_json::{Value as Json, json};
 
@@ -582,4 +585,31 @@ fn an_account_that_only_gets_webhooks_is_reconciled_while_an_event_waits() {
             .any(|line| line.2.to_string().contains("not told")),
         "{lines:?}"
     );
+}
+
+#[test]
+fn deliveries_at_once_are_each_stored_with_a_receipt_and_twins_are_copies() {
+    let desk = Desk::new(&[]);
+    desk.account("a");
+    let tokens: Vec<String> = (0..20)
+        .map(|_| desk.sign("customer.plan_changed", "a", &json!({})))
+        .collect();
+    let world = desk.machine.world();
+    let works = tokens.iter().chain(&tokens).map(|token| -> Later<'_, _> {
+        let body = Body::Whole(token.clone().into_bytes());
+        let world = &world;
+        Box::pin(async move { receive(world, &body, Some("w")).await })
+    });
+    let received: Vec<_> = block_on(parallel::all(works.collect(), 40))
+        .into_iter()
+        .map(|outcome| outcome.expect("it answers").expect("it is stored"))
+        .collect();
+    let ids: BTreeSet<&str> = received.iter().map(|one| one.id.as_str()).collect();
+    let copies = received.iter().filter(|one| one.is_copy).count();
+    assert_eq!((ids.len(), copies), (20, 20));
+    let count = |sql: &str| desk.count(sql);
+    assert_eq!(count("select count(*) as n from event where seen = 2"), 20);
+    assert_eq!(count("select count(*) as n from receipt"), 40);
+    let first = "select count(*) as n from receipt where outcome = 'stored'";
+    assert_eq!(count(first), 20);
 }
