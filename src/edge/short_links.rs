@@ -52,12 +52,18 @@ fn answer(world: &World, request: &str) -> Option<String> {
     ))
 }
 
-/// Whether a click is known to be written.
+/// What a click's request has to do for it: 0, nothing any more; 1, look again; 2, see to it.
 #[wasm_bindgen]
 #[must_use]
-pub fn click_is_written(ticket: Ticket) -> bool {
-    let fate = world::known(|world| Some(world.isolate.clicks.fate(ticket)));
-    matches!(fate, Some(Fate::Written))
+pub fn care_for_click(ticket: Ticket) -> u32 {
+    let care = world::known(|world| {
+        Some(match world.isolate.clicks.fate(ticket) {
+            Fate::Written => 0,
+            Fate::OnItsWay if !clicks::lack_carrier(world) => 1,
+            Fate::OnItsWay | Fate::Failed => 2,
+        })
+    });
+    care.unwrap_or(2)
 }
 
 /// Watches a click until it is written, `waited` milliseconds after it set out.

@@ -6,10 +6,15 @@ import Router, { Account, LedgerShard, StandIn } from "./index.js";
 
 export { Account, LedgerShard, StandIn };
 
-const { redirect_at_once, click_is_written, watch_click } = Router.prototype;
+const { redirect_at_once, care_for_click, watch_click } = Router.prototype;
 
 /** By now a click has usually been gathered and written with the others of its isolate. */
 const FIRST_LOOK_MS = 100;
+/** Without confirmation for so long, a click sends itself: `ledger::clicks` has the same number. */
+const PATIENCE_MS = 2_000;
+/** What `care_for_click` says. */
+const NOTHING_LEFT = 0;
+const LOOK_AGAIN = 1;
 
 function atOnce(request) {
   const { headers, cf } = request;
@@ -29,11 +34,16 @@ function atOnce(request) {
 
 /** Each request watches its own click: the one that carries it with others may be gone. */
 async function watch(ticket, leads, env, context) {
-  if (!leads) {
-    await new Promise((done) => setTimeout(done, FIRST_LOOK_MS));
-    if (click_is_written(ticket)) return;
+  let waited = 0;
+  for (let pause = FIRST_LOOK_MS; !leads && waited < PATIENCE_MS; pause *= 2) {
+    const rest = Math.min(pause, PATIENCE_MS - waited);
+    await new Promise((done) => setTimeout(done, rest));
+    waited += rest;
+    const care = care_for_click(ticket);
+    if (care === NOTHING_LEFT) return;
+    if (care !== LOOK_AGAIN) break;
   }
-  await watch_click(ticket, leads ? 0 : FIRST_LOOK_MS, env, context);
+  await watch_click(ticket, waited, env, context);
 }
 
 export default {
