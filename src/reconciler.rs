@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 use crate::fault::Fault;
 use crate::inbox::alerts;
 use crate::ledger::billed::{self, Billed};
-use crate::ledger::compare::{Comparer, Count, Seen};
+use crate::ledger::compare::{Comparer, Count, Found, Seen, store_found};
 use crate::ledger::evidence::Evidence;
 use crate::ledger::meter::Pass;
 use crate::ledger::meter_rules::Verdict;
@@ -253,7 +253,7 @@ struct Run<'a> {
     /// Demonstrations are compared only where one is named.
     skips_demo: bool,
     differs: RefCell<Vec<Evidence>>,
-    matches: RefCell<Vec<Vec<Statement>>>,
+    matches: RefCell<Vec<Found>>,
 }
 
 impl<'a> Run<'a> {
@@ -321,12 +321,12 @@ impl<'a> Run<'a> {
     /// tried alone: a match that left no evidence is found again by the next run.
     async fn store_matches(&self) {
         let matches = self.matches.take();
-        let together: Vec<Statement> = matches.iter().flatten().cloned().collect();
-        if together.is_empty() || self.world.ledger.batch(together).await.is_ok() {
+        let ledger = &self.world.ledger;
+        if matches.is_empty() || ledger.batch(store_found(&matches)).await.is_ok() {
             return;
         }
         for one in matches {
-            if let Err(fault) = self.world.ledger.batch(one).await {
+            if let Err(fault) = ledger.batch(store_found(&[one])).await {
                 let fields = json!({"cause": fault.to_string()});
                 self.world.log.line("error", "reconciler.fault", fields);
             }

@@ -12,10 +12,10 @@ use serde_json::json;
 use super::base_rules::{is_other_meter, known_together};
 use super::billed::{Billed, CurrentAgreement, cycle_named};
 use super::carry::look_at_closed;
-use super::evidence::Evidence;
+use super::evidence::{self, Evidence};
 use super::meter::{Held, How, Pass, Subject, Written};
 use super::meter_rules::{Cause, Facts, Outcome, Turn, Verdict, judge};
-use super::meter_store::{self, Pair};
+use super::meter_store::{self, IdleRead, Pair};
 use super::totals::{self, Sum};
 use super::turn_guard::{self, write_guarded};
 use crate::accounts::store;
@@ -104,7 +104,24 @@ pub struct Comparer<'a> {
     /// What a dry run found that does not match; other runs store it.
     pub differs: &'a RefCell<Vec<Evidence>>,
     /// What is to be stored of pairs that matched: of a whole page together.
-    pub matches: &'a RefCell<Vec<Vec<Statement>>>,
+    pub matches: &'a RefCell<Vec<Found>>,
+}
+
+/// What a comparison leaves behind where nothing was written to the meter.
+#[derive(Clone, Debug)]
+pub struct Found {
+    evidence: Evidence,
+    idle_read: Option<IdleRead>,
+}
+
+/// The statements that store what was found.
+pub fn store_found(found: &[Found]) -> Vec<Statement> {
+    let idle_reads = found.iter().filter_map(|one| one.idle_read.as_ref());
+    let evidence = found.iter().map(|one| &one.evidence);
+    vec![
+        meter_store::note_idle_reads(idle_reads),
+        evidence::add_all(evidence),
+    ]
 }
 
 impl Comparer<'_> {
@@ -202,18 +219,18 @@ impl Comparer<'_> {
             sent: None,
             read_back: None,
         };
-        self.note(sum, counters, agreement, &found, vec![]).await?;
+        self.note(sum, counters, agreement, &found, None).await?;
         Ok(Seen::only(verdict, false))
     }
 
-    /// The evidence of one comparison, with what else is stored in the same batch.
+    /// The evidence of one comparison, with what was read of the meter.
     async fn note(
         &self,
         sum: &Sum,
         counters: Delta,
         agreement: &CurrentAgreement,
         said: &Said,
-        mut statements: Vec<Statement>,
+        idle_read: Option<IdleRead>,
     ) -> Result<(), Fault> {
         let evidence = Evidence {
             pair: sum.pair.clone(),
@@ -230,17 +247,21 @@ impl Comparer<'_> {
             self.show(evidence);
             return Ok(());
         }
-        statements.push(evidence.add());
+        let found = Found {
+            evidence,
+            idle_read,
+        };
+        if said.verdict == Verdict::Match && said.sent.is_none() {
+            self.matches.borrow_mut().push(found);
+            return Ok(());
+        }
+        let mut statements = store_found(&[found]);
         if said.verdict.is_drift() && !self.is_demo {
             let name = format!(
                 "counterfoil_drift_total{{verdict=\"{}\"}}",
                 said.verdict.name()
             );
             statements.push(tally::add(&name, 1));
-        }
-        if said.verdict == Verdict::Match && said.sent.is_none() {
-            self.matches.borrow_mut().push(statements);
-            return Ok(());
         }
         self.world.ledger.batch(statements).await?;
         Ok(())
@@ -455,16 +476,16 @@ impl OpenPair<'_> {
     }
 
     async fn said(&self, subject: &Subject, said: &Said) -> Result<Seen, Fault> {
-        let mut with = Vec::new();
-        if let (Some(meter), Some(read)) = (subject.current_meter(), said.facts.provider)
-            && said.sent.is_none()
-        {
-            let now = self.by.world.now();
-            with.push(meter_store::note_idle_read(&subject.pair, meter, read, now));
-        }
+        let idle_read = match (subject.current_meter(), said.facts.provider) {
+            (Some(meter), Some(read)) if said.sent.is_none() => {
+                let now = self.by.world.now();
+                Some(IdleRead::new(&subject.pair, meter, read, now))
+            }
+            _ => None,
+        };
         let agreement = &subject.agreement;
         self.by
-            .note(&self.sum, self.counters, agreement, said, with)
+            .note(&self.sum, self.counters, agreement, said, idle_read)
             .await?;
         Ok(Seen::only(said.verdict, self.was_marked))
     }

@@ -37,44 +37,57 @@ pub struct Evidence {
     pub at: Millis,
 }
 
-const LATEST: &str = "(select * from evidence where account_id = ?1 and feature = ?2 \
-    and cycle = ?3 order by number desc limit 1)";
+const ADD: &str = "with said as (select value ->> 'account' as account_id, \
+    value ->> 'feature' as feature, value ->> 'cycle' as cycle, \
+    value ->> 'agreement' as agreement_id, value ->> 'ledger' as ledger, \
+    value ->> 'counters' as counters, value ->> 'base' as base, value ->> 'sent' as sent, \
+    value ->> 'provider' as provider, value ->> 'verdict' as verdict, \
+    value ->> 'cause' as cause, value ->> 'repaired_to' as repaired_to, \
+    value ->> 'read_back' as read_back, value ->> 'at' as at_ms, value ->> 'always' as always \
+    from json_each(?1)) \
+    insert into evidence (account_id, feature, cycle, agreement_id, ledger, counters, base, sent, \
+    provider, verdict, cause, repaired_to, read_back, at_ms) \
+    select s.account_id, s.feature, s.cycle, s.agreement_id, s.ledger, s.counters, s.base, \
+    s.sent, s.provider, s.verdict, s.cause, s.repaired_to, s.read_back, s.at_ms from said s \
+    where s.always = 1 or not exists (select 1 from evidence l \
+    where l.number = (select max(n.number) from evidence n where n.account_id = s.account_id \
+      and n.feature = s.feature and n.cycle = s.cycle) \
+    and ((l.verdict = s.verdict and l.ledger = s.ledger and l.counters = s.counters \
+        and l.base = s.base and l.sent is s.sent and l.provider is s.provider \
+        and l.agreement_id is s.agreement_id) \
+      or (s.verdict = 'match' and l.read_back = s.provider and l.ledger = s.ledger \
+        and l.base = s.base)))";
+
+/// Adds these rows, each if it says something new; no pair stands among them twice.
+pub fn add_all<'a>(rows: impl IntoIterator<Item = &'a Evidence>) -> Statement {
+    let rows: Vec<Json> = rows.into_iter().map(Evidence::row).collect();
+    Statement::new(ADD, params![json!(rows).to_string()])
+}
 
 impl Evidence {
     /// Adds the row, if it says something new.
     pub fn add(&self) -> Statement {
-        let always = self.verdict.is_drift() && !self.facts.closed;
-        let provider = self.facts.provider;
-        let sql = format!(
-            "insert into evidence (account_id, feature, cycle, agreement_id, \
-             ledger, counters, base, sent, provider, verdict, cause, repaired_to, read_back, \
-             at_ms) \
-             select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14 \
-             where ?15 = 1 or not exists (select 1 from {LATEST} l \
-             where (l.verdict = ?10 and l.ledger = ?5 and l.counters = ?6 and l.base = ?7 \
-                 and l.sent is ?8 and l.provider is ?9 and l.agreement_id is ?4) \
-             or (?10 = 'match' and l.read_back = ?9 and l.ledger = ?5 and l.base = ?7))"
-        );
-        Statement::new(
-            sql,
-            params![
-                self.pair.account_id.as_str(),
-                self.pair.feature.as_str(),
-                self.pair.cycle.as_str(),
-                self.agreement_id.as_deref(),
-                self.facts.ledger,
-                self.counters,
-                self.facts.base,
-                self.facts.sent,
-                provider,
-                self.verdict.name(),
-                self.cause.map(Cause::name),
-                self.repaired_to,
-                self.read_back,
-                self.at,
-                i64::from(always)
-            ],
-        )
+        add_all([self])
+    }
+
+    fn row(&self) -> Json {
+        json!({
+            "account": self.pair.account_id.as_str(),
+            "feature": self.pair.feature.as_str(),
+            "cycle": self.pair.cycle.as_str(),
+            "agreement": self.agreement_id,
+            "ledger": self.facts.ledger.get(),
+            "counters": self.counters.get(),
+            "base": self.facts.base.get(),
+            "sent": self.facts.sent.map(Delta::get),
+            "provider": self.facts.provider.map(Delta::get),
+            "verdict": self.verdict.name(),
+            "cause": self.cause.map(Cause::name),
+            "repaired_to": self.repaired_to.map(Units::get),
+            "read_back": self.read_back.map(Delta::get),
+            "at": self.at.get(),
+            "always": i64::from(self.verdict.is_drift() && !self.facts.closed),
+        })
     }
 }
 

@@ -110,7 +110,9 @@ impl Feed {
     pub fn tell_name(&self, name: &ObjectName) -> Result<(), Fault> {
         if self.name.borrow().is_none() {
             let name = name.name();
-            self.object.set_meta(NAME, &name)?;
+            if self.object.meta(NAME)?.as_ref() != Some(&name) {
+                self.object.set_meta(NAME, &name)?;
+            }
             self.name.replace(Some(name));
         }
         Ok(())

@@ -4,6 +4,8 @@
 //! sender whose lease has lapsed changes nothing. A token that was never given back is a write
 //! whose outcome nobody knows: the next claim notes it as `in_doubt`.
 
+use serde_json::{Value as Json, json};
+
 use super::base_rules::{Earlier, Identity};
 use super::meter_rules::{Outcome, SEND_LEASE_MS};
 use super::totals::within;
@@ -298,14 +300,47 @@ pub fn note_read(pair: &Pair, number: i64, token: &str, read: Delta, now: Millis
     )
 }
 
-/// What was read without a claim, unless the meter was claimed since. A lease that has lapsed hides
-/// nothing: its write was over long before this read.
-pub fn note_idle_read(pair: &Pair, meter: &Meter, read: Delta, now: Millis) -> Statement {
+/// What was read of a meter without a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleRead {
+    pair: Pair,
+    number: i64,
+    claims: i64,
+    read: Delta,
+    at: Millis,
+}
+
+impl IdleRead {
+    /// Read just now.
+    pub fn new(pair: &Pair, meter: &Meter, read: Delta, at: Millis) -> Self {
+        Self {
+            pair: pair.clone(),
+            number: meter.number,
+            claims: meter.claims,
+            read,
+            at,
+        }
+    }
+}
+
+/// Keeps what was read without a claim, unless the meter was claimed since. A lease that has lapsed
+/// hides nothing: its write was over long before this read.
+pub fn note_idle_reads<'a>(reads: impl IntoIterator<Item = &'a IdleRead>) -> Statement {
+    let row = |one: &IdleRead| {
+        json!({"a": one.pair.account_id.as_str(), "f": one.pair.feature.as_str(),
+            "c": one.pair.cycle.as_str(), "number": one.number, "claims": one.claims,
+            "read": one.read.get(), "at": one.at.get()})
+    };
+    let rows: Vec<Json> = reads.into_iter().map(row).collect();
     Statement::new(
-        "update meter set held = ?6, provider = ?6, read_at_ms = ?7 \
-         where account_id = ?1 and feature = ?2 and cycle = ?3 and number = ?4 \
-         and claims = ?5 and (token is null or lease_until_ms <= ?7)",
-        pair.params(meter.number, params![meter.claims, read, now]),
+        "update meter set held = r.read, provider = r.read, read_at_ms = r.at \
+         from (select value ->> 'a' as account_id, value ->> 'f' as feature, \
+           value ->> 'c' as cycle, value ->> 'number' as number, value ->> 'claims' as claims, \
+           value ->> 'read' as read, value ->> 'at' as at from json_each(?1)) r \
+         where meter.account_id = r.account_id and meter.feature = r.feature \
+         and meter.cycle = r.cycle and meter.number = r.number and meter.claims = r.claims \
+         and (meter.token is null or meter.lease_until_ms <= r.at)",
+        params![json!(rows).to_string()],
     )
 }
 
