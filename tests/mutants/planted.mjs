@@ -112,7 +112,7 @@ export default [
   {
     name: "a batch that is not frozen",
     file: "src/ledger/outbox.rs",
-    edits: [["where seq between ?1 and ?2 order by seq", "where seq >= ?1 and ?2 > 0 order by seq"]],
+    edits: [["and seq between ?1 and ?2 order by seq)", "and seq >= ?1 and ?2 > 0 order by seq)"]],
     tests: ["outbox", "feed"],
   },
   {
