@@ -38,6 +38,7 @@ export async function redirect() {
     for (const { url } of [counterfoil, rust, script]) {
       await answers(`${url}/bench-0`, 302, { location: TARGET, "cache-control": "private, no-store" });
     }
+    await reached("the first click", () => gross(counterfoil), 1);
     clicks.before = await gross(counterfoil);
     const rates = await rounds({
       hot: () => visit("/bench-0"),
@@ -84,6 +85,7 @@ export async function entries() {
     for (const { url } of [counterfoil, upsert]) {
       await answers(`${url}/bench-0`, 302, { location: TARGET });
     }
+    await reached("the first click", () => gross(counterfoil), 1);
     const total = async () => (await (await fetch(`${upsert.url}/total`)).json()).total ?? 0;
     const rates = await rounds({
       counterfoil: () => recorded("clicks", counterfoil, () => gross(counterfoil)),
