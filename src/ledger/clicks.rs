@@ -15,7 +15,7 @@ use super::batch;
 use super::cycles::{self, cycle_for};
 use super::entry::{Entry, EntryKind};
 use super::shard::tally_name;
-use super::travelling::{Fate, Ticket, Travelling};
+use super::travelling::{Fate, Ticket};
 use super::wire::{ClickWire, Recorded, ShardAsk, VERSION, Visitor};
 use crate::fault::{Fault, FaultKind};
 use crate::params;
@@ -139,22 +139,11 @@ fn entry_of(world: &World, click: &Click, cycle: CycleName) -> Result<ClickWire,
     })
 }
 
-/// A request's eye on its own click; taken away also where the request ends before the click does,
-/// so that nothing of it stays. The click itself goes on waiting for whoever carries.
-struct Watch<'a>(&'a Travelling, Ticket);
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        self.0.leave(self.1);
-    }
-}
-
 /// Watches a click until it is written, `waited` milliseconds after it set out; carries where
 /// nobody does. One that nobody has confirmed for a while, or that could not be carried, sends
 /// itself.
 pub async fn watch(world: Rc<World>, ticket: Ticket, mut waited: u32) {
     let clicks = &world.isolate.clicks;
-    let _watch = Watch(clicks, ticket);
     let mut look = LOOK_MS;
     loop {
         match clicks.fate(ticket) {

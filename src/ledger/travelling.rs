@@ -2,8 +2,8 @@
 //! who carries.
 //!
 //! Those that arrive while a message is under way travel together in the next. Each request
-//! watches its own click, because the request that carries the others may be gone: a click stays
-//! known here until it is written, or until nobody can watch it any more.
+//! watches its own click, because the request that carries the others may be gone. A click stays
+//! known here until it is written: one that nobody seems to watch any more waits again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +14,8 @@ use crate::units::Millis;
 
 /// Clicks that wait in one isolate at most; beyond, each sends itself.
 const WAITING_MAX: usize = 5_000;
+/// The same for those that are not known to be written.
+const UNWRITTEN_MAX: usize = 20_000;
 /// The platform ends what a request does after its answer long before this.
 const WATCHED_MS_MAX: i64 = 60_000;
 
@@ -29,7 +31,7 @@ struct Shared {
     tickets: Ticket,
     waiting: VecDeque<Ticket>,
     /// Clicks that are not known to be written.
-    watched: BTreeMap<Ticket, Watched>,
+    unwritten: BTreeMap<Ticket, Unwritten>,
     /// Who carries, and since when: it may be gone without a word.
     carrier: Option<(u64, Millis)>,
     carriers: u64,
@@ -39,10 +41,17 @@ struct Shared {
     uncounted: BTreeMap<String, i64>,
 }
 
-struct Watched {
+struct Unwritten {
     parcel: Rc<ClickWire>,
     since: Millis,
-    has_failed: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Carried,
+    Failed,
 }
 
 /// What is known of a click.
@@ -59,35 +68,27 @@ impl Travelling {
     /// A click waits for whoever carries; its number. `None` where too many wait.
     pub fn enter(&self, parcel: &Rc<ClickWire>, now: Millis) -> Option<Ticket> {
         let mut shared = self.0.borrow_mut();
-        if shared.waiting.len() >= WAITING_MAX {
+        if shared.waiting.len() >= WAITING_MAX || shared.unwritten.len() >= UNWRITTEN_MAX {
             return None;
         }
         shared.tickets = shared.tickets.wrapping_add(1);
         let ticket = shared.tickets;
         shared.waiting.push_back(ticket);
-        let watched = Watched {
+        let unwritten = Unwritten {
             parcel: Rc::clone(parcel),
             since: now,
-            has_failed: false,
+            stage: Stage::Waiting,
         };
-        shared.watched.insert(ticket, watched);
+        shared.unwritten.insert(ticket, unwritten);
         Some(ticket)
     }
 
     /// What became of a click.
     pub fn fate(&self, ticket: Ticket) -> Fate {
-        match self.0.borrow().watched.get(&ticket) {
+        match self.0.borrow().unwritten.get(&ticket).map(|one| one.stage) {
             None => Fate::Written,
-            Some(watched) if watched.has_failed => Fate::Failed,
-            Some(_) => Fate::OnItsWay,
-        }
-    }
-
-    /// Nobody watches this click any more. One that waits goes on waiting.
-    pub fn leave(&self, ticket: Ticket) {
-        let mut shared = self.0.borrow_mut();
-        if shared.watched.contains_key(&ticket) && !shared.waiting.contains(&ticket) {
-            shared.watched.remove(&ticket);
+            Some(Stage::Failed) => Fate::Failed,
+            Some(Stage::Waiting | Stage::Carried) => Fate::OnItsWay,
         }
     }
 
@@ -95,7 +96,7 @@ impl Travelling {
     pub fn take_back(&self, ticket: Ticket) -> Option<Rc<ClickWire>> {
         let mut shared = self.0.borrow_mut();
         shared.waiting.retain(|waiting| *waiting != ticket);
-        shared.watched.remove(&ticket).map(|one| one.parcel)
+        shared.unwritten.remove(&ticket).map(|one| one.parcel)
     }
 
     /// Whether clicks wait and nobody carries, or whoever did has not been heard of for so long.
@@ -125,21 +126,17 @@ impl Travelling {
     /// The clicks of the next message.
     pub fn take(&self, most: usize, now: Millis) -> Vec<(Ticket, Rc<ClickWire>)> {
         let mut shared = self.0.borrow_mut();
-        let is_old = |one: &Watched| now.since(one.since) > WATCHED_MS_MAX;
-        while shared
-            .watched
-            .first_entry()
-            .is_some_and(|first| is_old(first.get()))
-        {
-            shared.watched.pop_first();
-        }
+        shared.let_wait_again(now);
         let count = shared.waiting.len().min(most);
         let tickets: Vec<Ticket> = shared.waiting.drain(..count).collect();
-        let parcel = |ticket: Ticket| {
-            let watched = shared.watched.get(&ticket)?;
-            Some((ticket, Rc::clone(&watched.parcel)))
-        };
-        tickets.into_iter().filter_map(parcel).collect()
+        let mut together = Vec::with_capacity(tickets.len());
+        for ticket in tickets {
+            if let Some(one) = shared.unwritten.get_mut(&ticket) {
+                one.stage = Stage::Carried;
+                together.push((ticket, Rc::clone(&one.parcel)));
+            }
+        }
+        together
     }
 
     /// These clicks are written, or whoever carried them could not write them.
@@ -147,9 +144,9 @@ impl Travelling {
         let mut shared = self.0.borrow_mut();
         for ticket in tickets {
             if are_written {
-                shared.watched.remove(&ticket);
-            } else if let Some(watched) = shared.watched.get_mut(&ticket) {
-                watched.has_failed = true;
+                shared.unwritten.remove(&ticket);
+            } else if let Some(one) = shared.unwritten.get_mut(&ticket) {
+                one.stage = Stage::Failed;
             }
         }
     }
@@ -175,5 +172,68 @@ impl Travelling {
         for (name, by) in sums {
             *shared.uncounted.entry(name).or_default() += by;
         }
+    }
+}
+
+impl Shared {
+    /// Clicks that failed, or were taken along, so long ago that nobody watches them any more wait
+    /// again. Where somebody does, the click is sent twice under one id.
+    fn let_wait_again(&mut self, now: Millis) {
+        let is_old = |one: &Unwritten| now.since(one.since).abs() > WATCHED_MS_MAX;
+        for (ticket, one) in &mut self.unwritten {
+            if !is_old(one) {
+                break;
+            }
+            if one.stage != Stage::Waiting {
+                one.stage = Stage::Waiting;
+                one.since = now;
+                self.waiting.push_back(*ticket);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Millis = Millis::new(1_000);
+
+    fn parcel() -> Rc<ClickWire> {
+        let text = r#"{"entry": {"id": "clk_1", "account": "a", "feature": "clicks",
+            "cycle": "2026-11", "units": 1, "kind": "click", "at": 1000}}"#;
+        Rc::new(serde_json::from_str(text).expect("it reads"))
+    }
+
+    #[test]
+    fn a_click_is_known_until_it_is_written_whatever_the_clock_does() {
+        let clicks = Travelling::default();
+        let ticket = clicks.enter(&parcel(), NOW).expect("there is room");
+        let is_unwritten = || !matches!(clicks.fate(ticket), Fate::Written);
+        let mut at = NOW;
+        assert_eq!(clicks.take(10, at).len(), 1);
+        assert_eq!(clicks.take(10, at).len(), 0, "it is on its way");
+        for jump in [3_600_000, -86_400_000, 3_600_000] {
+            at = at.after(jump);
+            assert!(is_unwritten());
+            assert_eq!(clicks.take(10, at).len(), 1, "nobody watches it by now");
+            clicks.tell([ticket].into_iter(), false);
+            assert!(matches!(clicks.fate(ticket), Fate::Failed));
+        }
+        at = at.after(3_600_000);
+        assert_eq!(clicks.take(10, at).len(), 1);
+        clicks.tell([ticket].into_iter(), true);
+        assert!(!is_unwritten());
+        assert!(clicks.take_back(ticket).is_none());
+    }
+
+    #[test]
+    fn a_click_that_is_taken_back_is_carried_by_nobody() {
+        let clicks = Travelling::default();
+        let ticket = clicks.enter(&parcel(), NOW).expect("there is room");
+        assert!(clicks.lacks_carrier(NOW, 2_000));
+        assert!(clicks.take_back(ticket).is_some());
+        assert!(!clicks.lacks_carrier(NOW, 2_000));
+        assert!(clicks.take(10, NOW).is_empty());
     }
 }
