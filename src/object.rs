@@ -207,6 +207,12 @@ impl Object {
         rows.first().map_or(Ok(None), |row| row.opt_millis("at_ms"))
     }
 
+    /// The alarm that woke this object is used up, also where its own clock lies behind the one by
+    /// which the alarm fired and nothing is due yet. First in every alarm.
+    pub fn alarm_fired(&self) {
+        self.memory.armed.set(None);
+    }
+
     /// The single function that arms the alarm: last in every handler, also after an error.
     /// It reads the earliest due time and sets the alarm in one synchronous step.
     /// An alarm that is known to stand at that moment, still to come, is not set again.

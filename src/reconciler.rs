@@ -20,7 +20,7 @@ use crate::ledger::meter::Pass;
 use crate::ledger::meter_rules::Verdict;
 use crate::ledger::meter_store::Pair;
 use crate::ledger::totals::{self, Sum};
-use crate::ledger::{feeds, runs};
+use crate::ledger::{feeds, restored, runs};
 use crate::moment;
 use crate::parallel;
 use crate::params;
@@ -33,7 +33,7 @@ const PAGE_ROWS: i64 = 50;
 /// See [`PAGE_ROWS`].
 const AT_ONCE: usize = 5;
 /// What a page may cost beside its features, and a feature that is repaired.
-const CALLS_PER_PAGE: u32 = 12;
+const CALLS_PER_PAGE: u32 = 16;
 /// See [`CALLS_PER_PAGE`].
 const CALLS_PER_FEATURE: u32 = 14;
 /// What reading an account's agreement again may cost.
@@ -295,6 +295,9 @@ impl<'a> Run<'a> {
         };
         let mut billed = billed::load(&*self.world.db, ids).await?;
         billed.retain(|_, one| !(self.skips_demo && one.account.demo));
+        if self.restored && !self.is_dry {
+            restored::doubt_meters(self.world, &billed).await?;
+        }
         let now = self.world.now();
         let current: Vec<Pair> = billed
             .values()

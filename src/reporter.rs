@@ -9,6 +9,8 @@ use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
 
+use crate::accounts::store;
+use crate::cycle::Cycle;
 use crate::fault::Fault;
 use crate::ledger::billed::{self, Billed, cycle_named};
 use crate::ledger::marks::{self, Agreed, Mark, Note};
@@ -117,7 +119,8 @@ struct Tried {
 }
 
 impl Run<'_> {
-    /// Asks the accounts' anchors when the cycles of new marks end.
+    /// Asks the accounts' anchors when the cycles of new marks end, and stores the cycles' rows:
+    /// where DB was out of reach at the first use of a cycle, entries name one that it lacks.
     async fn find_ends(&self) -> Result<(), Fault> {
         while self.calls.left() > CALLS_PER_PAGE {
             let ledger = &*self.world.ledger;
@@ -126,20 +129,30 @@ impl Run<'_> {
                 return Ok(());
             }
             let billed = billed::load(&*self.world.db, &accounts_of(pairs.iter())).await?;
-            let end = |pair: &Pair| {
-                let account = billed.get(&pair.account_id).map(|b| &b.account);
-                let cycle = account.and_then(|a| cycle_named(&a.anchors, &pair.cycle));
-                // Of a cycle that nobody knows nothing is ever sent: as if it were over.
-                cycle.map_or(Millis::ZERO, |cycle| cycle.ends_at)
-            };
-            let notes: Vec<Note> = pairs
-                .into_iter()
-                .map(|pair| Note {
-                    at: end(&pair),
-                    pair,
+            let cycles: Vec<Option<Cycle>> = pairs
+                .iter()
+                .map(|pair| {
+                    let account = &billed.get(&pair.account_id)?.account;
+                    cycle_named(&account.anchors, &pair.cycle)
+                })
+                .collect();
+            let known = pairs.iter().zip(&cycles);
+            let rows = known
+                .clone()
+                .filter_map(|(pair, cycle)| Some((&pair.account_id, cycle.as_ref()?)));
+            self.world.db.query(store::cycle_rows(rows)).await?;
+            // Of a cycle that nobody knows nothing is ever sent: as if it were over.
+            let end = |cycle: &Option<Cycle>| cycle.as_ref().map_or(Millis::ZERO, |c| c.ends_at);
+            let notes: Vec<Note> = known
+                .map(|(pair, cycle)| Note {
+                    at: end(cycle),
+                    pair: pair.clone(),
                 })
                 .collect();
             ledger.query(marks::set_ends(&notes)).await?;
+            if i64::try_from(notes.len()).unwrap_or(0) < AGREEMENT_ROWS {
+                return Ok(());
+            }
         }
         Ok(())
     }

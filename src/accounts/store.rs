@@ -1,5 +1,7 @@
 //! Accounts, anchors and cycles in DB.
 
+use serde_json::json;
+
 use super::{Account, AnchorSource};
 use crate::cycle::{Anchor, Cycle};
 use crate::fault::Fault;
@@ -245,14 +247,26 @@ pub async fn fix_anchor(
 
 /// Stores the cycle's row; the first one of a name stays, its end may move.
 pub fn cycle_row(account_id: &AccountId, cycle: &Cycle) -> Statement {
+    cycle_rows([(account_id, cycle)])
+}
+
+/// The same for many, in one statement.
+pub fn cycle_rows<'a>(cycles: impl IntoIterator<Item = (&'a AccountId, &'a Cycle)>) -> Statement {
+    let rows: Vec<_> = cycles
+        .into_iter()
+        .map(|(account_id, cycle)| {
+            json!([
+                account_id.as_str(),
+                cycle.name.as_str(),
+                cycle.starts_at.get(),
+                cycle.ends_at.get()
+            ])
+        })
+        .collect();
     Statement::new(
-        "insert into cycle (account_id, name, starts_at_ms, ends_at_ms) values (?1, ?2, ?3, ?4) \
+        "insert into cycle (account_id, name, starts_at_ms, ends_at_ms) \
+         select value ->> 0, value ->> 1, value ->> 2, value ->> 3 from json_each(?1) where true \
          on conflict (account_id, name) do update set ends_at_ms = excluded.ends_at_ms",
-        params![
-            account_id.as_str(),
-            cycle.name.as_str(),
-            cycle.starts_at,
-            cycle.ends_at
-        ],
+        params![json!(rows).to_string()],
     )
 }

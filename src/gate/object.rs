@@ -91,6 +91,7 @@ impl AccountObject {
 
     /// Does what is due.
     pub async fn alarm(&self) -> Result<(), Fault> {
+        self.object.alarm_fired();
         self.wake()?;
         clock::learn(&self.object).await?;
         let done = self.do_due().await;

@@ -4,9 +4,10 @@
 //! one. An agreement that is taken up again keeps its row, under the next number, and its base is
 //! fixed anew: so the rows of a cycle always add up to the ledger.
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
-use super::base_rules::{EarlierRead, Holding, holding, is_other_meter};
+use super::base_rules::{EarlierRead, Holding, holding, is_other_meter, may_have_gone_astray};
+use super::closing;
 use super::meter::{Pass, Subject, wait};
 use super::meter_store::{self as store, Claim, Meter};
 use super::review::{Review, ReviewKind};
@@ -71,12 +72,16 @@ pub async fn find(
     let mut units = Delta::ZERO;
     let mut fixing = Vec::new();
     for meter in meters.iter().filter(|meter| meter.number < number) {
-        let earlier = meter.earlier(now);
-        let read = if earlier.is_leased {
-            EarlierRead::Failed
-        } else {
-            read(world, pass, subject, &meters, meter).await?
+        let mut earlier = meter.earlier(now);
+        let next = next_period(world, subject, &meters, meter).await?;
+        let read = match next {
+            _ if earlier.is_leased => EarlierRead::Failed,
+            Some(_) => EarlierRead::Never,
+            None => read(world, pass, subject, meter).await?,
         };
+        if next.is_some_and(|start| may_have_gone_astray(meter.sent, meter.last_at, start)) {
+            earlier.is_doubtful |= !is_decided(world, subject, meter).await?;
+        }
         let held = match holding(earlier, read, world.now()) {
             Holding::Known(held) => held,
             Holding::Wait => return Ok(Base::Wait),
@@ -94,27 +99,34 @@ pub async fn find(
     Ok(Base::New(units, fixing))
 }
 
-/// Reads a meter whose agreement was replaced. Where a later row is the same agreement's, or its
-/// period began anew before it was replaced, a read gives another period's total.
+/// When the period began that followed the meter's own under the same agreement, where one did:
+/// what is read of the agreement from then on is that period's total.
+async fn next_period(
+    world: &World,
+    subject: &Subject,
+    meters: &[Meter],
+    meter: &Meter,
+) -> Result<Option<Millis>, Fault> {
+    let is_later =
+        |other: &&Meter| other.agreement_id == meter.agreement_id && other.number > meter.number;
+    if let Some(later) = meters.iter().find(is_later) {
+        return Ok(Some(later.period_start.unwrap_or(Millis::ZERO)));
+    }
+    let last = last_period(world, subject, &meter.agreement_id).await?;
+    let is_over = is_other_meter(meter.identity(), (meter.agreement_id.as_str(), last));
+    Ok(last.filter(|_| is_over))
+}
+
+/// Reads a meter whose agreement was replaced.
 async fn read(
     world: &World,
     pass: &Pass,
     subject: &Subject,
-    meters: &[Meter],
     meter: &Meter,
 ) -> Result<EarlierRead, Fault> {
-    let is_later =
-        |other: &Meter| other.agreement_id == meter.agreement_id && other.number > meter.number;
     let Some(agreement) = AgreementId::new(meter.agreement_id.as_str()) else {
         return Ok(EarlierRead::Never);
     };
-    if meters.iter().any(is_later) {
-        return Ok(EarlierRead::Never);
-    }
-    let last_period = last_period(world, subject, &agreement).await?;
-    if is_other_meter(meter.identity(), (agreement.as_str(), last_period)) {
-        return Ok(EarlierRead::Never);
-    }
     let key = &subject.provider_key;
     match world.provider.read_meter(&agreement, key).await {
         Ok(total) => Ok(EarlierRead::Total(total)),
@@ -132,10 +144,10 @@ async fn read(
 async fn last_period(
     world: &World,
     subject: &Subject,
-    agreement: &AgreementId,
+    agreement: &str,
 ) -> Result<Option<Millis>, Fault> {
     let sql = "select period_start_ms from agreement where account_id = ?1 and agreement_id = ?2";
-    let names = params![subject.pair.account_id.as_str(), agreement.as_str()];
+    let names = params![subject.pair.account_id.as_str(), agreement];
     let rows = world.db.query(Statement::new(sql, names)).await?;
     rows.first()
         .map_or(Ok(None), |row| row.opt_millis("period_start_ms"))
@@ -149,6 +161,26 @@ pub fn ask(
     doubtful: &Meter,
     now: Millis,
 ) -> Vec<Statement> {
+    let numbers = json!({
+        "agreement_id": doubtful.agreement_id,
+        "period_starts_at": doubtful.period_start.map(moment::format),
+        "last_known": super::base_rules::last_known(doubtful.held).get(),
+        "ledger": claim.total.get(),
+    });
+    let review = item(subject, doubtful, numbers, now);
+    vec![
+        review.open(),
+        store::hold_for_doubt(
+            &subject.pair,
+            (number, &claim.token),
+            doubtful,
+            &review.review_id,
+        ),
+    ]
+}
+
+/// The item about what the meter holds; another one each time the meter was claimed since.
+fn item(subject: &Subject, doubtful: &Meter, numbers: Json, now: Millis) -> Review {
     let pair = &subject.pair;
     let (account, feature, cycle) = (
         pair.account_id.as_str(),
@@ -156,12 +188,6 @@ pub fn ask(
         pair.cycle.as_str(),
     );
     let start = doubtful.period_start.map(moment::format);
-    let numbers = json!({
-        "agreement_id": doubtful.agreement_id,
-        "period_starts_at": start,
-        "last_known": super::base_rules::last_known(doubtful.held).get(),
-        "ledger": claim.total.get(),
-    });
     let claims = doubtful.claims.to_string();
     let about = [
         account,
@@ -171,13 +197,16 @@ pub fn ask(
         start.as_deref().unwrap_or_default(),
         claims.as_str(),
     ];
-    let review = Review::new(ReviewKind::BaseInDoubt, &about, numbers, now).of(
+    Review::new(ReviewKind::BaseInDoubt, &about, numbers, now).of(
         account,
         Some(feature),
         Some(cycle),
-    );
-    vec![
-        review.open(),
-        store::hold_for_doubt(pair, (number, &claim.token), doubtful, &review.review_id),
-    ]
+    )
+}
+
+/// Whether a person has said that the meter counts as what it is last known to hold.
+async fn is_decided(world: &World, subject: &Subject, meter: &Meter) -> Result<bool, Fault> {
+    let asked = item(subject, meter, Json::Null, Millis::ZERO);
+    let found = closing::find(&*world.ledger, &asked.review_id).await?;
+    Ok(found.is_some_and(|item| item.outcome.is_some()))
 }

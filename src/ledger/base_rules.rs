@@ -4,7 +4,8 @@
 //! what the cycle's other meters hold together; it is never fixed over a write whose outcome is
 //! unknown. What can be read again is waited for, what cannot goes to a person.
 
-use super::meter_rules::SAME_MS;
+use super::meter_rules::{Period, SAME_MS};
+use crate::cycle::Cycle;
 use crate::units::{Delta, Millis};
 
 /// A doubt whose meter could not be read for so long goes to a person.
@@ -77,6 +78,17 @@ pub fn holding(earlier: Earlier, read: EarlierRead, now: Millis) -> Holding {
     }
 }
 
+/// Whether the last total that a meter confirmed may stand in the next period of its agreement: it
+/// was sent when that had begun and we did not know of it, and a provider books what it is sent to
+/// its current period. Then what the meter itself holds is what it held before.
+pub fn may_have_gone_astray(
+    sent: Option<Delta>,
+    last_at: Option<Millis>,
+    next_start: Millis,
+) -> bool {
+    sent.is_some() && last_at.is_some_and(|at| at >= next_start)
+}
+
 /// What these meters hold together, without asking the provider; `None` while one is in doubt.
 pub fn known_together(meters: impl IntoIterator<Item = Earlier>) -> Option<Delta> {
     let mut sum = Delta::ZERO;
@@ -87,6 +99,55 @@ pub fn known_together(meters: impl IntoIterator<Item = Earlier>) -> Option<Delta
         sum = sum.plus(last_known(meter.held))?;
     }
     Some(sum)
+}
+
+/// An agreement of an account, as it was last read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownAgreement<'a> {
+    /// The provider's id.
+    pub agreement_id: &'a str,
+    /// Whether it is the account's current one.
+    pub is_current: bool,
+    /// When we first heard of it.
+    pub first_seen: Millis,
+    /// The period in which it was last seen.
+    pub period: Period,
+    /// When it ends or ended, if it does.
+    pub expires_at: Option<Millis>,
+}
+
+/// The meters of a running cycle, but for the current one, that may have been written and are not
+/// among those that the ledger knows: it was put back to before they were made.
+pub fn forgotten<'a>(
+    cycle: &Cycle,
+    agreements: &[KnownAgreement<'a>],
+    known: &[Identity<'_>],
+) -> Vec<Identity<'a>> {
+    let mut meters = Vec::new();
+    for one in agreements {
+        // One that had ended when we first heard of it (the provider's clock may be behind), or
+        // before the cycle, was never written in it; nor was one whose period ends elsewhere.
+        let over = |at: Millis| at.after(SAME_MS) <= one.first_seen || at <= cycle.starts_at;
+        let fits = |end: Millis| end.since(cycle.ends_at).abs() <= SAME_MS;
+        if one.expires_at.is_some_and(over) || !one.period.ends_at.is_none_or(fits) {
+            continue;
+        }
+        let present: Identity<'a> = (one.agreement_id, one.period.starts_at);
+        let is_earlier =
+            |meter: &&Identity<'_>| meter.0 == one.agreement_id && is_other_meter(**meter, present);
+        let began_anew = |start: Millis| {
+            start.since(cycle.starts_at) > SAME_MS
+                && one.first_seen < start
+                && !known.iter().any(|meter| is_earlier(&meter))
+        };
+        if one.period.starts_at.is_some_and(began_anew) {
+            meters.push((one.agreement_id, Some(cycle.starts_at)));
+        }
+        if !one.is_current && known.iter().all(|meter| is_other_meter(*meter, present)) {
+            meters.push(present);
+        }
+    }
+    meters
 }
 
 #[cfg(test)]
@@ -155,11 +216,75 @@ mod tests {
     }
 
     #[test]
+    fn a_total_that_was_confirmed_after_the_next_period_began_may_stand_there() {
+        let sent = Some(delta(7));
+        assert!(!may_have_gone_astray(sent, Some(NOW.after(-1)), NOW));
+        assert!(may_have_gone_astray(sent, Some(NOW), NOW));
+        assert!(!may_have_gone_astray(None, Some(NOW), NOW));
+        assert!(!may_have_gone_astray(sent, None, NOW));
+    }
+
+    #[test]
     fn meters_are_known_together_only_where_none_is_in_doubt() {
         let sure = [earlier(Some(7), false), earlier(None, false)];
         assert_eq!(known_together(sure), Some(delta(7)));
         assert_eq!(known_together([]), Some(Delta::ZERO));
         let doubtful = [earlier(Some(7), false), earlier(Some(1), true)];
         assert_eq!(known_together(doubtful), None);
+    }
+
+    fn cycle() -> Cycle {
+        let at = parse_millis("2026-11-10T00:00:00Z").expect("a moment");
+        crate::cycle::cycle_at(&[crate::cycle::Anchor::calendar_months()], at)
+    }
+
+    fn agreement<'a>(id: &'a str, first_seen: &str, starts_at: &str) -> KnownAgreement<'a> {
+        let at = |text| parse_millis(text).expect("a moment");
+        KnownAgreement {
+            agreement_id: id,
+            is_current: false,
+            first_seen: at(first_seen),
+            period: Period {
+                starts_at: Some(at(starts_at)),
+                ends_at: Some(cycle().ends_at),
+            },
+            expires_at: Some(at("2026-11-08T00:00:00Z")),
+        }
+    }
+
+    #[test]
+    fn a_replaced_agreement_without_a_meter_may_have_been_written_while_it_ran_in_the_cycle() {
+        let start = "2026-11-01T00:00:00Z";
+        let was = agreement("a", "2026-10-05T00:00:00Z", start);
+        let meter = ("a", was.period.starts_at);
+        let cycle = cycle();
+        assert_eq!(forgotten(&cycle, &[was], &[]), [meter]);
+        assert_eq!(forgotten(&cycle, &[was], &[("b", None)]), [meter]);
+        assert_eq!(forgotten(&cycle, &[was], &[("a", None)]), []);
+        let none = |change: fn(&mut KnownAgreement<'_>)| {
+            let mut other = was;
+            change(&mut other);
+            assert_eq!(forgotten(&cycle, &[other], &[]), [], "{other:?}");
+        };
+        none(|one| one.is_current = true);
+        none(|one| one.expires_at = parse_millis("2026-11-01T00:00:00Z"));
+        none(|one| one.first_seen = Millis::new(i64::MAX));
+        none(|one| one.period.ends_at = parse_millis("2026-11-20T00:00:00Z"));
+    }
+
+    #[test]
+    fn a_period_that_began_anew_in_the_cycle_may_have_had_a_meter_before() {
+        let start = "2026-11-05T00:00:00Z";
+        let mut one = agreement("a", "2026-10-05T00:00:00Z", start);
+        one.is_current = true;
+        one.expires_at = None;
+        let (cycle, present) = (cycle(), ("a", one.period.starts_at));
+        let before = ("a", Some(cycle.starts_at));
+        assert_eq!(forgotten(&cycle, &[one], &[present]), [before]);
+        assert_eq!(forgotten(&cycle, &[one], &[before]), []);
+        one.is_current = false;
+        assert_eq!(forgotten(&cycle, &[one], &[]), [before, present]);
+        let new = agreement("a", start, start);
+        assert_eq!(forgotten(&cycle, &[new], &[present]), []);
     }
 }

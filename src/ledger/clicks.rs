@@ -196,21 +196,38 @@ async fn carry(world: &Rc<World>) {
     }
 }
 
+/// The same clicks for a shard that is not their visitors' own: two shards that each know one of
+/// two quick clicks would take both of them back.
+fn unjudged(parcels: &[&ClickWire]) -> Vec<ClickWire> {
+    let unjudged = |parcel: &&ClickWire| ClickWire {
+        visitor: None,
+        ..ClickWire::clone(parcel)
+    };
+    parcels.iter().map(unjudged).collect()
+}
+
 /// To this shard, else to another, else straight into the ledger database.
 async fn deliver(
     world: &Rc<World>,
     parcels: &[&ClickWire],
-    shard: u32,
+    first: u32,
 ) -> Result<(), (Unwritten, Fault)> {
     let mut unwritten = Unwritten::Lost;
-    let other = (shard + 1) % world.settings.shards;
-    let shards = if other == shard {
-        vec![shard]
+    let other = (first + 1) % world.settings.shards;
+    let shards = if other == first {
+        vec![first]
     } else {
-        vec![shard, other]
+        vec![first, other]
     };
     for shard in shards {
-        match ask_shard(world, parcels, shard).await {
+        let asked = if shard == first {
+            ask_shard(world, parcels, shard).await
+        } else {
+            let parcels = unjudged(parcels);
+            let parcels: Vec<&ClickWire> = parcels.iter().collect();
+            ask_shard(world, &parcels, shard).await
+        };
+        match asked {
             Ok(()) => return Ok(()),
             Err(fault) if fault.kind == FaultKind::Unanswered => unwritten = Unwritten::Doubtful,
             Err(_) => {}

@@ -152,6 +152,11 @@ impl Comparer<'_> {
             };
         }
         if cycle.ends_at <= now {
+            if !self.is_dry {
+                // Entries name the cycle, and nobody may have reported it while it was open.
+                let row = store::cycle_row(&sum.pair.account_id, &cycle);
+                self.world.db.query(row).await?;
+            }
             let since = agreement.map(|agreement| agreement.first_seen);
             let found = look_at_closed(self.world, &sum, since, &cycle, self.is_dry).await?;
             return Ok(found.map(|found| {

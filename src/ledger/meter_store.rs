@@ -4,6 +4,8 @@
 //! sender whose lease has lapsed changes nothing. A token that was never given back is a write
 //! whose outcome nobody knows: the next claim notes it as `in_doubt`.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value as Json, json};
 
 use super::base_rules::{Earlier, Identity};
@@ -171,6 +173,42 @@ pub async fn meters_of(ledger: &dyn Db, pair: &Pair) -> Result<Vec<Meter>, Fault
     let rows = ledger.query(Statement::new(sql, params)).await?;
     let meters: Result<Vec<_>, _> = rows.iter().map(Meter::of_row).collect();
     Ok(meters?.into_iter().flatten().collect())
+}
+
+/// The meters of these cycles, by pair and in their order. A JSON list of account and cycle.
+pub async fn meters_in(ledger: &dyn Db, cycles: &str) -> Result<BTreeMap<Pair, Vec<Meter>>, Fault> {
+    let sql = format!(
+        "select m.account_id as account_id, m.feature as feature, m.cycle as cycle, \
+         {METER_COLUMNS} from json_each(?1) j join meter m on m.account_id = j.value ->> 0 \
+         and m.cycle = j.value ->> 1 order by m.account_id, m.feature, m.cycle, m.number"
+    );
+    let mut meters: BTreeMap<Pair, Vec<Meter>> = BTreeMap::new();
+    for row in ledger.query(Statement::new(sql, params![cycles])).await? {
+        let of_pair = meters.entry(Pair::of_row(&row)?).or_default();
+        of_pair.extend(Meter::of_row(&row)?);
+    }
+    Ok(meters)
+}
+
+/// Puts every meter of these cycles in doubt: it may have been written since the ledger that was
+/// put back had its row. The doubt is a new one, whatever a person has said of an earlier one.
+pub fn doubt_all(cycles: &str) -> Statement {
+    Statement::new(
+        "update meter set in_doubt = 1, claims = claims + 1 \
+         from (select value ->> 0 as account_id, \
+         value ->> 1 as cycle from json_each(?1)) j \
+         where meter.account_id = j.account_id and meter.cycle = j.cycle",
+        params![cycles],
+    )
+}
+
+/// Makes the row of a meter that the ledger has forgotten; what it holds is in doubt.
+pub fn find_again(pair: &Pair, number: i64, (agreement, start): Identity<'_>) -> Statement {
+    Statement::new(
+        "insert into meter (account_id, feature, cycle, number, agreement_id, period_start_ms, \
+         in_doubt) values (?1, ?2, ?3, ?4, ?5, ?6, 1) on conflict do nothing",
+        pair.params(number, params![agreement, start]),
+    )
 }
 
 /// What is under the claim.

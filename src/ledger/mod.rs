@@ -11,7 +11,8 @@
 //! here), `cycles` (in which cycle a fact counts), `usage`, `correction`, `entries` (how they are
 //! read); then `meter_rules` (when a meter may be written), `base_rules` and `base` (what a
 //! cycle's earlier meters hold), `meter` (the one function that writes it), `marks` (what is still
-//! to be told), `evidence` (what was found), `review` and `closing` (what a person must look at),
+//! to be told), `restored` (what a ledger that was put back cannot know), `evidence` (what was
+//! found), `review` and `closing` (what a person must look at),
 //! `carry` (a difference moved into the open cycle).
 //!
 //! Not here: whether a redirect is a click (`links`), what a job may use (`gate`).
@@ -37,6 +38,7 @@ pub mod meter_rules;
 pub mod meter_store;
 pub mod meters;
 pub mod outbox;
+pub mod restored;
 pub mod review;
 pub mod rules;
 pub mod runs;

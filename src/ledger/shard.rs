@@ -77,6 +77,7 @@ impl ShardObject {
 
     /// Does what is due.
     pub async fn alarm(&self) -> Result<(), Fault> {
+        self.object.alarm_fired();
         self.wake()?;
         clock::learn(&self.object).await?;
         let outcome = self.do_what_is_due().await;

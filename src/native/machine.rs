@@ -237,6 +237,11 @@ pub trait Gear {
     fn timer(&self) -> Rc<dyn Timer> {
         Rc::new(NoWaiting)
     }
+
+    /// An object's own view of the machine's clock.
+    fn clock(&self, _object: &ObjectName, plain: Rc<dyn Clock>) -> Rc<dyn Clock> {
+        plain
+    }
 }
 
 /// Nothing around the plain ports.
@@ -423,6 +428,11 @@ impl ObjectPool {
         self.slots.borrow().get(name).map(|slot| slot.sql.clone())
     }
 
+    /// Every object that was asked before.
+    pub fn names(&self) -> Vec<ObjectName> {
+        self.slots.borrow().keys().cloned().collect()
+    }
+
     /// When the object's alarm fires, by the machine's clock.
     pub fn alarm_at(&self, name: &ObjectName) -> Option<Millis> {
         self.slots
@@ -478,10 +488,15 @@ impl ObjectPool {
             return Ok(awake.clone());
         }
         let world = self.world.borrow().clone();
+        let world = world.ok_or_else(|| Fault::unavailable("wake an object", "no world"))?;
+        let clock = self.gear.clock(name, Rc::clone(&world.clock));
         let object = Object {
             sql: self.gear.sql(name, Rc::new(slot.sql.clone())),
             alarm: Rc::<AlarmSlot>::clone(&slot.alarm),
-            world: world.ok_or_else(|| Fault::unavailable("wake an object", "no world"))?,
+            world: Rc::new(World {
+                clock,
+                ..World::clone(&world)
+            }),
             memory: Rc::default(),
         };
         let awake = match name {

@@ -3,6 +3,7 @@
 
 pub mod executor;
 pub mod faulty;
+pub mod hashes;
 pub mod machine;
 pub mod signatures;
 pub mod simulation;

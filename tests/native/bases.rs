@@ -398,3 +398,66 @@ fn an_agreement_that_is_taken_up_again_while_its_own_write_was_in_doubt_asks_nob
     assert!(bench.reviews().is_empty());
     assert_eq!(bench.run("reconciler")["matched"], 2);
 }
+
+#[test]
+fn a_replaced_agreement_is_not_read_for_the_meter_of_its_earlier_period() {
+    let bench = Bench::new(&[]);
+    let first = bench.agreement.clone();
+    use_and_report(&bench, "one", 100);
+    // Its period begins anew inside the cycle, and nothing is reported before it is replaced: what
+    // it is read as from now on is the later period's total.
+    put(
+        &bench,
+        &json!({"period_start": "2026-11-10T12:01:30Z", "period_end": "2026-12-01T00:00:00Z"}),
+    );
+    let second = change(&bench, "pro", None);
+    assert_eq!(holds(&bench, &first), 0);
+    use_and_report(&bench, "two", 20);
+    assert_eq!(holds(&bench, &second), 20);
+    let meters = bench.meters();
+    let current = meters
+        .iter()
+        .find(|row| row["agreement_id"] == second.as_str());
+    assert_eq!(current.expect("one")["base"], 100);
+    assert_eq!(ledger(&bench), 120);
+    assert!(bench.reviews().is_empty());
+}
+
+#[test]
+fn a_total_that_was_confirmed_after_the_next_period_had_begun_is_asked_about() {
+    let bench = Bench::new(&[]);
+    use_and_report(&bench, "one", 100);
+    // The period begins anew and we do not know it yet: what is sent now is booked to the new one.
+    let fields =
+        json!({"period_start": "2026-11-10T12:01:30Z", "period_end": "2026-12-01T00:00:00Z"});
+    bench.ok("PUT", "/standin/customers/customer_a", &fields);
+    use_and_report(&bench, "two", 5);
+    assert_eq!(bench.meter(), 105);
+    bench.ok("POST", "/v1/account/sync?account=a", &json!({}));
+    use_and_report(&bench, "three", 1);
+    let reviews = bench.reviews();
+    assert_eq!(
+        (reviews.len(), &reviews[0]["kind"]),
+        (1, &json!("base_in_doubt"))
+    );
+    assert_eq!(
+        bench.meter(),
+        105,
+        "nothing is sent before a person has looked"
+    );
+    let target = format!(
+        "/v1/review/{}/close",
+        reviews[0]["id"].as_str().expect("an id")
+    );
+    bench.ok(
+        "POST",
+        &target,
+        &json!({"reason": "five are in the new period"}),
+    );
+    bench.run("reporter");
+    assert_eq!(
+        bench.reviews()[0]["kind"],
+        "foreign_total",
+        "asked once, and not again"
+    );
+}

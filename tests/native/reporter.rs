@@ -131,3 +131,22 @@ fn one_run_sends_120_marks_ten_at_a_time_and_a_refused_agreement_stops_nobody() 
         assert_eq!(run()["reported"], 0, "whoever was told is not told again");
     }
 }
+
+#[test]
+fn a_cycle_whose_row_could_not_be_stored_at_its_first_use_gets_it_with_the_first_report() {
+    let machine = Machine::geared(&[], Rc::new(crate::quick::QuickSignatures)).expect("it starts");
+    account(&machine, "a");
+    let body = json!({"key": "one", "feature": "clicks", "units": 3});
+    let (status, _) = machine.call("POST", "/v1/usage?account=a", OPERATOR, &body);
+    assert_eq!(status, 201);
+    let cycles = |sql: &str| {
+        let rows = counterfoil::ports::Sql::query(&machine.control, sql, &[]);
+        rows.expect("it runs").len()
+    };
+    // As if DB had been out of reach when the usage came.
+    cycles("delete from cycle");
+    let (_, summary) = machine.call("POST", "/v1/run/reporter", OPERATOR, &json!({}));
+    assert_eq!(summary["reported"], 1);
+    let stored = "select 1 as one from cycle where account_id = 'a' and name = '2026-11'";
+    assert_eq!(cycles(stored), 1);
+}

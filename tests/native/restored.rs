@@ -240,3 +240,143 @@ fn a_ledger_put_back_by_an_hour_is_filled_again_from_what_shards_and_accounts_ke
     let tokens = bench.ok("GET", "/v1/usage?account=a&feature=tokens", &Value::Null);
     assert_eq!(tokens["total"], 180);
 }
+
+/// A customer that changes plans after the copy was taken: the ledger that is put back knows the
+/// meters of the agreements in `before`, and not those of the ones in `after`.
+fn plans_changed(before: &[&str], after: &[&str]) -> (Bench, Vec<String>) {
+    let machine = Machine::geared(&[], Rc::new(QuickSignatures)).expect("it starts");
+    let agreement = account(&machine, "a");
+    let mut bench = Bench { machine, agreement };
+    let link = json!({"code": "x", "destination": "https://d.example/"});
+    bench.ok("POST", "/v1/links?account=a", &link);
+    let mut agreements = Vec::new();
+    let mut change = |bench: &mut Bench, plan: &str| {
+        let set = bench.ok(
+            "PUT",
+            "/standin/customers/customer_a",
+            &json!({"plan": plan}),
+        );
+        bench.machine.advance(MINUTE);
+        bench.ok("POST", "/v1/account/sync?account=a", &json!({}));
+        let agreement = set["agreement_id"].as_str().expect("one").to_owned();
+        agreements.push(agreement.clone());
+        bench.agreement = agreement;
+        click(bench, 5);
+        bench.run("reporter");
+        assert_eq!(bench.meter(), 5);
+    };
+    for plan in before {
+        change(&mut bench, plan);
+    }
+    let copy = bench.machine.ledger.snapshot().expect("a copy");
+    for plan in after {
+        change(&mut bench, plan);
+    }
+    bench.machine.ledger.restore(&copy).expect("put back");
+    (bench, agreements)
+}
+
+fn held(bench: &Bench, agreements: &[String]) -> i64 {
+    let held = agreements
+        .iter()
+        .map(|id| crate::meters::meter_of(&bench.machine, id));
+    held.sum()
+}
+
+#[test]
+fn after_a_restore_meters_are_found_again_from_the_agreements_that_the_control_database_knows() {
+    for (before, after) in [
+        (&["free"][..], &["pro", "free"][..]),
+        (&["free"], &["pro"]),
+        (&[], &["free", "pro"]),
+        (&["free", "pro"], &["free", "pro"]),
+    ] {
+        let (bench, agreements) = plans_changed(before, after);
+        let said = format!("{before:?} {after:?}");
+        let all = 5 * i64::try_from(agreements.len()).expect("few");
+        assert_eq!(held(&bench, &agreements), all, "{said}");
+        bench.run("sweeper");
+        bench.run("reconciler");
+        bench.run("reconciler");
+        click(&bench, 1);
+        bench.run("reporter");
+        for item in bench.reviews() {
+            // The meter's own row is gone, so its total is somebody else's until a person looks.
+            assert_eq!(item["kind"], "foreign_total", "{said}");
+            let target = format!("/v1/review/{}/close", item["id"].as_str().expect("an id"));
+            bench.ok("POST", &target, &json!({"reason": "it is ours"}));
+        }
+        bench.machine.advance(2 * MINUTE);
+        bench.run("reporter");
+        assert_eq!(held(&bench, &agreements), all + 1, "{said}");
+        assert_eq!(bench.meters()[0]["ledger"], all + 1, "{said}");
+        assert_eq!(bench.run("reconciler")["matched"], 2, "{said}");
+    }
+}
+
+#[test]
+fn an_earlier_meter_that_was_written_after_the_copy_and_cannot_be_read_is_asked_about() {
+    let machine = Machine::geared(&[], Rc::new(QuickSignatures)).expect("it starts");
+    let agreement = account(&machine, "a");
+    let bench = Bench { machine, agreement };
+    bench.use_clicks("one", 10);
+    bench.run("reporter");
+    let copy = bench.machine.ledger.snapshot().expect("a copy");
+    bench.use_clicks("two", 5);
+    bench.machine.advance(MINUTE);
+    bench.run("reporter");
+    bench.ok(
+        "PUT",
+        "/standin/customers/customer_a",
+        &json!({"plan": "pro"}),
+    );
+    bench.ok("POST", "/v1/account/sync?account=a", &json!({}));
+    bench.machine.ledger.restore(&copy).expect("put back");
+    bench.run("reconciler");
+    bench.fault("meter_read", "error", 1_000);
+    bench.use_clicks("two", 5);
+    for _ in 0..70 {
+        bench.machine.advance(MINUTE);
+        bench.run("reporter");
+    }
+    let reviews = bench.reviews();
+    assert_eq!(
+        (reviews.len(), &reviews[0]["kind"]),
+        (1, &json!("base_in_doubt"))
+    );
+}
+
+#[test]
+fn after_a_restore_cron_fills_the_ledger_again_and_sweeps_accounts_that_nobody_else_visits() {
+    let machine = Machine::geared(&[], Rc::new(QuickSignatures)).expect("it starts");
+    let agreement = account(&machine, "a");
+    let bench = Bench { machine, agreement };
+    let tick = || {
+        block_on(counterfoil::cron::tick(&bench.machine.world()));
+        bench.machine.finish_background();
+    };
+    tick();
+    let copy = bench.machine.ledger.snapshot().expect("a copy");
+    let job = json!({"key": "one", "feature": "tokens", "hold": 50, "lease_seconds": 30});
+    bench.ok("POST", "/v1/jobs?account=a", &job);
+    bench.machine.advance(1_000);
+    tick();
+    bench.machine.ledger.restore(&copy).expect("put back");
+    let id = counterfoil::units::AccountId::new("a").expect("an id");
+    let name = counterfoil::ports::ObjectName::Account(id);
+    bench.machine.objects.lose_alarm(&name);
+    bench.machine.advance(MINUTE);
+    tick();
+    let storage = bench.machine.objects.storage(&name).expect("its storage");
+    let held = Statement::new("select sum(held) as held from budget", vec![]);
+    let rows = block_on(Db::query(&storage, held)).expect("it reads");
+    assert_eq!(
+        rows[0].int("held").expect("a number"),
+        0,
+        "its lease is over"
+    );
+    bench.machine.advance(MINUTE);
+    tick();
+    let reported = bench.run("reporter");
+    assert_eq!(reported["restored"], false);
+}

@@ -112,6 +112,7 @@ impl StandInObject {
 
     /// Does what is due.
     pub async fn alarm(&self) -> Result<(), Fault> {
+        self.object.alarm_fired();
         self.object.wake(schema::STEPS)?;
         let outcome = self.due().await;
         self.object.arm().await?;
