@@ -1,9 +1,17 @@
-// `npm run soak -- --minutes N`: the simulation and a mixed load with kills, side by side, ended
-// after N minutes. Exit status 0 only if nothing failed; the last line is the summary.
+// `npm run soak -- --minutes N`: the simulation, and beside it a mixed load with kills, random runs
+// of the gate and the fuzz targets, ended after N minutes. Exit status 0 only if nothing failed;
+// the last line is the summary.
 
 import { spawn } from "node:child_process";
 import { setUp } from "./setup.mjs";
-import { ENV, Failed, NODE, ROOT, main, run, say } from "./toolchain.mjs";
+import { ENV, Failed, NODE, ROOT, captureIn, main, output, run, say } from "./toolchain.mjs";
+
+const FUZZ_TARGETS = ["delivery", "text"];
+/** Shares of the time: what is left is for the random runs. */
+const LOAD_SHARE = 0.5;
+const FUZZ_SHARE = 0.2;
+/** Random runs on one server. */
+const RUNS = 2;
 
 await main(async () => {
   const minutes = minutesOf(process.argv.slice(2));
@@ -15,17 +23,18 @@ await main(async () => {
   }
   say("building the simulation …");
   await run("cargo", ["build", "--profile", "quick", "--bin", "simulate"]);
-  const { mixed } = await import("../tests/soak/mixed.mjs");
+  const fuzz = await fuzzer();
   // A new place in the line of seeds for each day, the same for each repeat of that day.
   const from = Math.floor(Date.now() / 86_400_000) * 1_000_000;
-  say(`simulating from seed ${from}, and loading workerd with a kill each minute, for ${minutes} minutes …`);
-  const [simulation, load] = await Promise.all([simulate(minutes, from), mixed(minutes * 60)]);
+  say(`simulating from seed ${from}, and loading workerd with kills, for ${minutes} minutes …`);
+  const [simulation, beside] = await Promise.all([simulate(minutes, from), load(minutes * 60, from, fuzz)]);
   console.log(simulation.text);
-  console.log(JSON.stringify(load, null, 2));
-  const broken = (simulation.status === 0 ? 0 : 1) + load.broken.length;
-  const passed = simulation.seeds + (load.broken.length === 0 ? 1 : 0);
-  console.log(`soak: ${passed} passed, ${broken} failed`);
-  process.exitCode = broken === 0 ? 0 : 1;
+  for (const [name, seen] of Object.entries(beside)) console.log(name, JSON.stringify(seen, null, 2));
+  const parts = Object.values(beside);
+  const failed = parts.filter((seen) => seen.broken.length > 0).length + (simulation.status === 0 ? 0 : 1);
+  const passed = parts.length + 1 - failed;
+  console.log(`soak: ${simulation.seeds} seeds, ${passed} passed, ${failed} failed`);
+  process.exitCode = failed === 0 ? 0 : 1;
 });
 
 function minutesOf(words) {
@@ -49,4 +58,39 @@ function simulate(minutes, from) {
       resolve({ status, text: text.trimEnd(), seeds });
     });
   });
+}
+
+/** Mixed load, then random runs, then the fuzz targets, in so many seconds. */
+async function load(seconds, from, fuzz) {
+  const { mixed } = await import("../tests/soak/mixed.mjs");
+  const { runs } = await import("../tests/soak/runs.mjs");
+  const until = Date.now() + seconds * (fuzz ? 1 - FUZZ_SHARE : 1) * 1000;
+  const seen = { mixed: await mixed(seconds * LOAD_SHARE, Math.min(60, seconds / 6)) };
+  seen.runs = { rounds: 0, broken: [] };
+  do {
+    const found = await runs(RUNS, from + seen.runs.rounds * RUNS);
+    seen.runs.rounds += 1;
+    seen.runs.broken.push(...found.broken);
+  } while (Date.now() < until && seen.runs.broken.length === 0);
+  if (fuzz) seen.fuzz = await fuzz(Math.ceil(seconds * FUZZ_SHARE / FUZZ_TARGETS.length));
+  return seen;
+}
+
+/** How to run the fuzz targets, built already; null where their tools are not there. */
+async function fuzzer() {
+  if ((await output("cargo", ["+nightly", "fuzz", "--version"])) === null) {
+    say("the fuzz targets are skipped: they need cargo-fuzz and a nightly compiler");
+    return null;
+  }
+  say("building the fuzz targets …");
+  await run("cargo", ["+nightly", "fuzz", "build"]);
+  return async (seconds) => {
+    const seen = { targets: FUZZ_TARGETS, seconds, broken: [] };
+    for (const target of FUZZ_TARGETS) {
+      const args = ["+nightly", "fuzz", "run", target, "--", `-max_total_time=${seconds}`];
+      const { status, text } = await captureIn(ROOT, "cargo", args);
+      if (status !== 0) seen.broken.push(`${target}: ${text.slice(-2_000)}`);
+    }
+    return seen;
+  };
 }

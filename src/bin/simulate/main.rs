@@ -48,8 +48,11 @@ fn main() -> ExitCode {
     loop {
         match run(seed, size) {
             Ok(outcome) if outcome.broken.is_empty() => all.merge(&outcome.stats),
-            Ok(outcome) => return failed(seed, size, &outcome.broken.join("\n")),
-            Err(fault) => return failed(seed, size, &fault.to_string()),
+            Ok(outcome) => {
+                let what = format!("{}\n{}", outcome.broken.join("\n"), outcome.stored);
+                return failed(seeds, seed, size, &what);
+            }
+            Err(fault) => return failed(seeds, seed, size, &fault.to_string()),
         }
         seeds += 1;
         seed += 1;
@@ -64,11 +67,11 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn failed(seed: u64, size: Size, what: &str) -> ExitCode {
+fn failed(passed: u64, seed: u64, size: Size, what: &str) -> ExitCode {
     println!("seed {seed} broke:\n{what}");
     let Size { accounts, moments } = size;
     println!("again: cargo run --profile quick --bin simulate -- \\");
     println!("    --seed {seed} --accounts {accounts} --moments {moments}");
-    println!("0 passed, 1 failed");
+    println!("{passed} passed, 1 failed");
     ExitCode::FAILURE
 }

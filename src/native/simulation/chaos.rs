@@ -1,19 +1,21 @@
-//! What happens to a statement or message on its way: it arrives, is lost before or after it took
-//! effect, is repeated, or lands late. Between any two awaits of one task every other may run.
+//! What happens to whatever passes a port: it arrives, is lost before or after it took effect, is
+//! repeated, or lands late. Between any two awaits of one task every other may run.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::task::Poll;
 
 use super::chance::Chance;
 use super::stats::Stats;
-use crate::fault::Fault;
-use crate::native::machine::Gear;
-use crate::ports::{Db, Later, ObjectName, Objects, Rows, Sql, Statement, Timer, Value};
+use crate::ports::{Later, ObjectName};
+use crate::provider::{Agreements, Limits};
 
 /// Work that nobody waits for any more: a batch that lands late, a message that was delayed.
-type Straggler = Later<'static, ()>;
+pub type Straggler = Later<'static, ()>;
+
+/// Told of each total that is about to be sent: agreement, feature, total.
+type Watcher = Box<dyn Fn(&str, &str, i64)>;
 
 /// The source of all misfortune of one run.
 pub struct Chaos {
@@ -23,21 +25,36 @@ pub struct Chaos {
     pub stats: Rc<Stats>,
     /// While calm, everything arrives.
     pub calm: Cell<bool>,
+    /// For so many messages more, shards take effect and their answers are lost.
+    pub storm: Cell<u32>,
+    /// How far an object's clock differs from the machine's.
+    pub skews: RefCell<BTreeMap<ObjectName, i64>>,
+    /// What the provider said before, for reads that lag.
+    pub agreements: RefCell<BTreeMap<String, Agreements>>,
+    /// The same for limits.
+    pub limits: RefCell<BTreeMap<String, Limits>>,
+    watcher: RefCell<Option<Watcher>>,
     stragglers: RefCell<VecDeque<Straggler>>,
 }
 
 /// What becomes of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub enum Fate {
+    /// It arrives, and so does its answer.
     Normal,
+    /// It never arrives.
     LostBefore,
+    /// It arrives, its answer does not.
     LostAfter,
+    /// It arrives twice.
     Repeated,
+    /// It arrives when nobody waits for it any more.
     Late,
 }
 
 impl Fate {
-    const fn name(self) -> &'static str {
+    /// As counters name it.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal",
             Self::LostBefore => "lost_before",
@@ -55,6 +72,11 @@ impl Chaos {
             chance: RefCell::new(Chance::of_seed(seed)),
             stats: Rc::new(Stats::default()),
             calm: Cell::new(true),
+            storm: Cell::new(0),
+            skews: RefCell::default(),
+            agreements: RefCell::default(),
+            limits: RefCell::default(),
+            watcher: RefCell::default(),
             stragglers: RefCell::default(),
         })
     }
@@ -64,9 +86,21 @@ impl Chaos {
         !self.calm.get() && self.chance.borrow_mut().in_thousand(in_thousand)
     }
 
+    /// Whether a storm takes this answer.
+    pub fn storms(&self) -> bool {
+        let left = self.storm.get();
+        self.storm.set(left.saturating_sub(1));
+        left > 0 && !self.calm.get()
+    }
+
     /// The oldest straggler.
     pub fn take_straggler(&self) -> Option<Straggler> {
         self.stragglers.borrow_mut().pop_front()
+    }
+
+    /// One more straggler.
+    pub fn delay(&self, straggler: Straggler) {
+        self.stragglers.borrow_mut().push_back(straggler);
     }
 
     /// How many stragglers are on their way.
@@ -74,7 +108,25 @@ impl Chaos {
         self.stragglers.borrow().len()
     }
 
-    fn fate(&self, what: &str, fates: &[(usize, Fate)]) -> Fate {
+    /// From now on `watcher` is told of each total that is about to be sent.
+    pub fn watch(&self, watcher: Watcher) {
+        self.watcher.replace(Some(watcher));
+    }
+
+    /// Nobody is told any more.
+    pub fn forget_watcher(&self) {
+        self.watcher.replace(None);
+    }
+
+    /// Tells of a total that is about to be sent.
+    pub fn tell(&self, agreement: &str, feature: &str, total: i64) {
+        if let Some(watcher) = &*self.watcher.borrow() {
+            watcher(agreement, feature, total);
+        }
+    }
+
+    /// The first of these fates that strikes.
+    pub fn fate(&self, what: &str, fates: &[(usize, Fate)]) -> Fate {
         for (in_thousand, fate) in fates {
             if self.strikes(*in_thousand) {
                 self.stats.count(&format!("{what}_{}", fate.name()));
@@ -95,170 +147,4 @@ pub fn turn() -> impl Future<Output = ()> {
         passed = true;
         Poll::Pending
     })
-}
-
-/// Puts [`Chaos`] around every port of a machine.
-pub struct ChaosGear(pub Rc<Chaos>);
-
-impl Gear for ChaosGear {
-    fn db(&self, name: &'static str, plain: Rc<dyn Db>) -> Rc<dyn Db> {
-        Rc::new(ChaosDb {
-            name,
-            plain,
-            chaos: Rc::clone(&self.0),
-        })
-    }
-
-    fn sql(&self, _object: &ObjectName, plain: Rc<dyn Sql>) -> Rc<dyn Sql> {
-        Rc::new(ChaosSql {
-            plain,
-            chaos: Rc::clone(&self.0),
-        })
-    }
-
-    fn objects(&self, plain: Rc<dyn Objects>) -> Rc<dyn Objects> {
-        Rc::new(ChaosObjects {
-            plain,
-            chaos: Rc::clone(&self.0),
-        })
-    }
-
-    fn timer(&self) -> Rc<dyn Timer> {
-        Rc::new(Turns(Rc::clone(&self.0)))
-    }
-}
-
-/// A pause is a few turns.
-struct Turns(Rc<Chaos>);
-
-impl Timer for Turns {
-    fn pause(&self, ms: u32) -> Later<'static, ()> {
-        let turns = 1 + ms / 100;
-        let turns = if self.0.calm.get() { 1 } else { turns.min(8) };
-        Box::pin(async move {
-            for _ in 0..turns {
-                turn().await;
-            }
-        })
-    }
-}
-
-struct ChaosDb {
-    name: &'static str,
-    plain: Rc<dyn Db>,
-    chaos: Rc<Chaos>,
-}
-
-impl ChaosDb {
-    async fn run<T: 'static>(
-        &self,
-        work: impl Fn(&dyn Db) -> Later<'_, Result<T, Fault>> + 'static,
-    ) -> Result<T, Fault> {
-        turn().await;
-        let fates = [(8, Fate::LostBefore), (8, Fate::LostAfter), (4, Fate::Late)];
-        let fate = self.chaos.fate(self.name, &fates);
-        let lost = || Fault::unavailable("ask D1", fate.name());
-        let outcome = match fate {
-            Fate::LostBefore => Err(lost()),
-            Fate::LostAfter => work(&*self.plain).await.and_then(|_| Err(lost())),
-            Fate::Late => {
-                let plain = Rc::clone(&self.plain);
-                let landing = async move {
-                    // What a batch that lands late did is nobody's to know.
-                    drop(work(&*plain).await);
-                };
-                self.chaos
-                    .stragglers
-                    .borrow_mut()
-                    .push_back(Box::pin(landing));
-                Err(lost())
-            }
-            Fate::Normal | Fate::Repeated => work(&*self.plain).await,
-        };
-        turn().await;
-        outcome
-    }
-}
-
-impl Db for ChaosDb {
-    fn query(&self, statement: Statement) -> Later<'_, Result<Rows, Fault>> {
-        Box::pin(self.run(move |db| db.query(statement.clone())))
-    }
-
-    fn batch(&self, statements: Vec<Statement>) -> Later<'_, Result<Vec<Rows>, Fault>> {
-        Box::pin(self.run(move |db| db.batch(statements.clone())))
-    }
-}
-
-struct ChaosSql {
-    plain: Rc<dyn Sql>,
-    chaos: Rc<Chaos>,
-}
-
-impl Sql for ChaosSql {
-    fn query(&self, sql: &str, params: &[Value]) -> Result<Rows, Fault> {
-        if self.chaos.strikes(1) {
-            self.chaos.stats.count("sql_failed_before");
-            return Err(Fault::unavailable(sql, "failed before it took effect"));
-        }
-        let rows = self.plain.query(sql, params)?;
-        if self.chaos.strikes(1) {
-            self.chaos.stats.count("sql_failed_after");
-            return Err(Fault::unavailable(sql, "failed after it took effect"));
-        }
-        Ok(rows)
-    }
-
-    fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Fault>) -> Result<(), Fault> {
-        self.plain.transaction(body)
-    }
-}
-
-struct ChaosObjects {
-    plain: Rc<dyn Objects>,
-    chaos: Rc<Chaos>,
-}
-
-impl Objects for ChaosObjects {
-    fn ask(&self, object: ObjectName, message: String) -> Later<'_, Result<String, Fault>> {
-        Box::pin(async move {
-            turn().await;
-            let fates = [
-                (8, Fate::LostBefore),
-                (8, Fate::LostAfter),
-                (6, Fate::Repeated),
-                (4, Fate::Late),
-            ];
-            let fate = self.chaos.fate("message", &fates);
-            let lost = || match fate {
-                Fate::LostBefore => Fault::unavailable("ask an object", fate.name()),
-                _ => Fault::unanswered("ask an object", fate.name()),
-            };
-            let outcome = match fate {
-                Fate::Normal => self.plain.ask(object, message).await,
-                Fate::LostBefore => Err(lost()),
-                Fate::LostAfter => self
-                    .plain
-                    .ask(object, message)
-                    .await
-                    .and_then(|_| Err(lost())),
-                Fate::Repeated => {
-                    drop(self.plain.ask(object.clone(), message.clone()).await);
-                    turn().await;
-                    self.plain.ask(object, message).await
-                }
-                Fate::Late => {
-                    let plain = Rc::clone(&self.plain);
-                    let arrival = async move { drop(plain.ask(object, message).await) };
-                    self.chaos
-                        .stragglers
-                        .borrow_mut()
-                        .push_back(Box::pin(arrival));
-                    Err(lost())
-                }
-            };
-            turn().await;
-            outcome
-        })
-    }
 }

@@ -1,13 +1,16 @@
 //! One run: a world of a seed, so many moments of trouble, then rest, then the audit.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use serde_json::json;
 
 use super::auditor;
 use super::books::AccountBook;
-use super::clients::{self, JobPlan};
+use super::rest::come_to_rest;
 use super::stats::Stats;
+use super::trouble;
+use super::twin;
 use super::world::{OPERATOR, World};
 use crate::fault::Fault;
 
@@ -25,6 +28,8 @@ pub struct Size {
 pub struct Outcome {
     /// The rules that were broken, in words; none is good.
     pub broken: Vec<String>,
+    /// What is stored, where a rule was broken.
+    pub stored: String,
     /// What was exercised.
     pub stats: Rc<Stats>,
 }
@@ -32,25 +37,45 @@ pub struct Outcome {
 /// Short leases and frequent flushes, so that a short run sees their ends.
 const SETTINGS: &[(&str, &str)] = &[
     ("LEASE_SECONDS", "20"),
-    ("JOBS_PER_MINUTE", "30"),
+    ("JOBS_PER_MINUTE", "6"),
     ("FLUSH_MS", "200"),
     ("SHARDS", "2"),
     ("LIMIT_FRESH_SECONDS", "30"),
     ("LIMIT_STALE_SECONDS", "120"),
+    (
+        "FEATURES",
+        "clicks=clicks:counted tokens=tokens:gated images=images:gated",
+    ),
 ];
+
+/// One seed in so many is compared with its undisturbed twin.
+const TWINS: u64 = 3;
+
+/// Some seeds correct double clicks, some carry tails by themselves.
+fn settings_of(seed: u64) -> Vec<(&'static str, &'static str)> {
+    let mut settings = SETTINGS.to_vec();
+    if seed.is_multiple_of(3) {
+        settings.push(("DOUBLE_CLICK_MS", "60000"));
+    }
+    if seed.is_multiple_of(4) {
+        settings.push(("CARRY_TAIL", "auto"));
+    }
+    settings
+}
 
 /// Runs a seed. The same seed does the same again, to the last statement.
 pub fn run(seed: u64, size: Size) -> Result<Outcome, Fault> {
-    let world = World::of_seed(seed, SETTINGS)?;
+    let world = World::of_seed(seed, &settings_of(seed))?;
     found_accounts(&world, size.accounts);
+    auditor::billing::watch_writes(&world);
     world.chaos.calm.set(false);
     for moment in 0..size.moments {
-        trouble(&world, size, moment);
-        let steps = world.chaos.chance.borrow_mut().below(60);
+        trouble::happen(&world, size, moment)?;
+        let steps = world.draw(60);
         for _ in 0..steps {
             world.step();
         }
-        if moment % 8 == 0 {
+        if moment % 4 == 0 {
             auditor::always(&world)?;
         }
         if !world.books.borrow().broken.is_empty() {
@@ -58,16 +83,31 @@ pub fn run(seed: u64, size: Size) -> Result<Outcome, Fault> {
         }
     }
     world.chaos.calm.set(true);
+    world.chaos.skews.borrow_mut().clear();
     if world.books.borrow().broken.is_empty() {
         come_to_rest(&world)?;
     }
+    if world.books.borrow().broken.is_empty() && seed.is_multiple_of(TWINS) {
+        twin::compare(&world)?;
+    }
     let broken = world.books.borrow().broken.clone();
+    let stored = if broken.is_empty() {
+        String::new()
+    } else {
+        auditor::stored(&world)?
+    };
     let stats = Rc::clone(&world.chaos.stats);
+    world.chaos.forget_watcher();
     world.machine.objects.forget_world();
-    Ok(Outcome { broken, stats })
+    Ok(Outcome {
+        broken,
+        stored,
+        stats,
+    })
 }
 
-fn account_name(number: u64) -> String {
+/// The name of an account of the simulation.
+pub fn account_name(number: u64) -> String {
     format!("sim-{number}")
 }
 
@@ -78,10 +118,14 @@ fn found_accounts(world: &Rc<World>, accounts: u64) {
         let call = |method: &str, target: &str, body| {
             let (status, answer) = world.machine.call(method, target, OPERATOR, &body);
             if !(200..300).contains(&status) {
-                let what = format!("{method} {target}: {status} {answer}");
-                world.books.borrow_mut().complain(what);
+                world.complain(format!("{method} {target}: {status} {answer}"));
             }
         };
+        call(
+            "PUT",
+            &format!("/standin/customers/{customer_id}"),
+            json!({"limits": {"images": 3_000}}),
+        );
         call(
             "POST",
             "/v1/accounts",
@@ -89,159 +133,15 @@ fn found_accounts(world: &Rc<World>, accounts: u64) {
         );
         let link = json!({"code": format!("code-{number}"), "destination": "https://example.com/"});
         call("POST", &format!("/v1/links?account={id}"), link);
+        let limits = [("tokens", 10_000), ("images", 3_000)];
         let book = AccountBook {
             customer_id,
-            limit_max: 10_000,
+            limits: BTreeMap::from(limits.map(|(name, limit)| (name.to_owned(), limit))),
+            plans: vec![(world.now().get(), "free".to_owned())],
+            lost_at: None,
+            period_began: 0,
+            has_other_period: false,
         };
         world.books.borrow_mut().accounts.insert(id, book);
     }
-}
-
-/// Something happens, or nothing.
-fn trouble(world: &Rc<World>, size: Size, moment: u64) {
-    let draw = |bound| world.chaos.chance.borrow_mut().below(bound);
-    let account = account_name(u64::try_from(draw(32)).unwrap_or(0) % size.accounts.max(1));
-    let shared = || Rc::clone(world);
-    match draw(100) {
-        0..20 => world.start_client(Box::pin(clients::worker(
-            shared(),
-            account,
-            format!("job-{moment}"),
-            job_plan(world),
-        ))),
-        20..40 => {
-            let code = account.replace("sim-", "code-");
-            world.start_client(Box::pin(clients::visitor(shared(), account, code, moment)));
-        }
-        40..48 => {
-            let units = i64::try_from(draw(9)).unwrap_or(0) + 1;
-            let key = format!("usage-{moment}");
-            world.start_client(Box::pin(clients::counter(shared(), account, key, units)));
-        }
-        48..52 => {
-            let plan = if draw(2) == 0 { "pro" } else { "free" };
-            world.start_plan_change(&account, plan, moment);
-        }
-        52..55 => {
-            let total = i64::try_from(draw(500)).unwrap_or(0);
-            world.start_client(Box::pin(clients::meddler(shared(), account, total)));
-        }
-        55..62 => start_operator(world, draw(5)),
-        62..66 => start_fault(world, draw(6), draw(6)),
-        66..72 => world.start_cron(),
-        72..92 => advance(world, draw(40)),
-        92..94 => world.kill(),
-        94..96 => {
-            world.machine.objects.evict_all();
-            world.stats().count("evicted");
-        }
-        _ => {}
-    }
-}
-
-fn job_plan(world: &World) -> JobPlan {
-    let mut chance = world.chaos.chance.borrow_mut();
-    JobPlan {
-        hold: chance.between(1, 4000),
-        charges: chance.between(0, 5),
-        charge: chance.between(1, 900),
-        abandon: chance.in_thousand(250),
-        lease_seconds: chance.between(1, 60),
-    }
-}
-
-fn start_operator(world: &Rc<World>, which: usize) {
-    let jobs = ["sweeper", "reporter", "inbox", "reconciler", "plans"];
-    if let Some(job) = jobs.get(which).copied() {
-        world.start_client(Box::pin(clients::operator(Rc::clone(world), job)));
-    }
-}
-
-fn start_fault(world: &Rc<World>, operation: usize, mode: usize) {
-    let operations = [
-        "limit",
-        "plan",
-        "meter_read",
-        "meter_write",
-        "jwks",
-        "token",
-    ];
-    let modes = [
-        "error",
-        "timeout",
-        "429",
-        "garbage",
-        "lost_answer",
-        "partial",
-        "late",
-    ];
-    if let (Some(operation), Some(mode)) = (operations.get(operation), modes.get(mode)) {
-        let task = clients::fault(Rc::clone(world), operation, mode, 2);
-        world.start_client(Box::pin(task));
-    }
-}
-
-/// Mostly a moment; now and then past leases, minutes, an hour.
-fn advance(world: &Rc<World>, kind: usize) {
-    let (name, ms) = match kind {
-        0..24 => ("clock_moment", 150),
-        24..32 => ("clock_second", 1_100),
-        32..36 => ("clock_lease", 21_000),
-        36..39 => ("clock_minute", 61_000),
-        _ => ("clock_hour", 3_700_000),
-    };
-    world.stats().count(name);
-    world.advance(ms);
-}
-
-/// Everything arrives again; time passes, crons run, until nothing is owed; then the audit.
-fn come_to_rest(world: &Rc<World>) -> Result<(), Fault> {
-    let complain = |what: String| world.books.borrow_mut().complain(what);
-    for operation in [
-        "limit",
-        "plan",
-        "meter_read",
-        "meter_write",
-        "jwks",
-        "token",
-    ] {
-        let body = json!({"operation": operation, "mode": "ok"});
-        world.start_client(Box::pin({
-            let world = Rc::clone(world);
-            async move {
-                drop(world.send("PUT", "/standin/faults", OPERATOR, &body).await);
-            }
-        }));
-    }
-    // Longer than every lease, retry and follow-up; a day, so that nightly work comes too.
-    for ms in [
-        0, 5_000, 61_000, 61_000, 400_000, 3_700_000, 3_700_000, 3_700_000, 86_400_000,
-    ] {
-        world.advance(ms);
-        for _ in 0..3 {
-            world.start_cron();
-            if let Err(what) = world.settle_down() {
-                complain(what);
-                return Ok(());
-            }
-            world.advance(60_000);
-        }
-    }
-    for job in [
-        "sweeper",
-        "inbox",
-        "plans",
-        "reporter",
-        "reconciler",
-        "reporter",
-        "reconciler",
-    ] {
-        world.start_client(Box::pin(clients::operator(Rc::clone(world), job)));
-        if let Err(what) = world.settle_down() {
-            complain(what);
-            return Ok(());
-        }
-        world.advance(1_000);
-    }
-    auditor::at_rest(world)
 }

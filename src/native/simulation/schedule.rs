@@ -36,12 +36,16 @@ impl Schedule {
         self.tasks.len()
     }
 
+    fn choose(&self) -> usize {
+        self.chaos.chance.borrow_mut().below(self.tasks.len())
+    }
+
     /// Polls one task, chosen by the seed, once.
     pub fn step(&mut self) {
         if self.tasks.is_empty() {
             return;
         }
-        let index = self.chaos.chance.borrow_mut().below(self.tasks.len());
+        let index = self.choose();
         let mut context = Context::from_waker(Waker::noop());
         let Some(task) = self.tasks.get_mut(index) else {
             return;
@@ -49,6 +53,16 @@ impl Schedule {
         if let Poll::Ready(()) = task.as_mut().poll(&mut context) {
             drop(self.tasks.swap_remove(index));
         }
+    }
+
+    /// Ends one task, chosen by the seed, where it stands; whether there was one.
+    pub fn cut_one(&mut self) -> bool {
+        if self.tasks.is_empty() {
+            return false;
+        }
+        let index = self.choose();
+        drop(self.tasks.swap_remove(index));
+        true
     }
 
     /// Ends every task where it stands, as a machine that loses its power does.

@@ -2,18 +2,23 @@
 //! awaits, a clock that jumps, and books of its own beside the production code's.
 
 use std::cell::RefCell;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 use serde_json::Value as Json;
 
 use super::books::Books;
-use super::chaos::{Chaos, ChaosGear, turn};
+use super::chaos::{Chaos, turn};
+use super::disaster::LedgerCopy;
+use super::gear::ChaosGear;
 use super::schedule::Schedule;
 use super::stats::Stats;
 use crate::fault::Fault;
 use crate::http::app;
+use crate::http::request::Request;
+use crate::moment::civil;
 use crate::native::machine::{Machine, request};
 use crate::ports::Later;
+use crate::units::Millis;
 
 /// The operator's token of the machine.
 pub const OPERATOR: &str = "dev-operator";
@@ -43,10 +48,18 @@ impl Heard {
             Self::Nothing => None,
         }
     }
-}
 
-/// Where an answer is awaited.
-type Ear = Rc<RefCell<Option<Heard>>>;
+    /// A number in the answer.
+    pub fn number(&self, name: &str) -> Option<i64> {
+        self.member(name).and_then(Json::as_i64)
+    }
+
+    /// A list in the answer.
+    pub fn items(&self) -> Vec<Json> {
+        let items = self.member("items").and_then(Json::as_array);
+        items.cloned().unwrap_or_default()
+    }
+}
 
 /// The machine, what is under way in it, and who talks to it.
 pub struct World {
@@ -56,9 +69,12 @@ pub struct World {
     pub chaos: Rc<Chaos>,
     /// What must be true, kept apart from the production code.
     pub books: RefCell<Books>,
+    /// An earlier state of `LEDGER_0`.
+    pub copy: RefCell<Option<LedgerCopy>>,
+    /// Whether two quick clicks of a visitor are one.
+    pub corrects_double_clicks: bool,
     server: RefCell<Schedule>,
     clients: RefCell<Schedule>,
-    ears: RefCell<Vec<Weak<RefCell<Option<Heard>>>>>,
 }
 
 impl World {
@@ -66,12 +82,14 @@ impl World {
     pub fn of_seed(seed: u64, settings: &[(&str, &str)]) -> Result<Rc<Self>, Fault> {
         let chaos = Chaos::of_seed(seed);
         let machine = Machine::geared(settings, Rc::new(ChaosGear(Rc::clone(&chaos))))?;
+        let double = settings.iter().any(|(name, _)| *name == "DOUBLE_CLICK_MS");
         Ok(Rc::new(Self {
             machine,
             server: RefCell::new(Schedule::new(Rc::clone(&chaos))),
             clients: RefCell::new(Schedule::new(Rc::clone(&chaos))),
             books: RefCell::default(),
-            ears: RefCell::default(),
+            copy: RefCell::default(),
+            corrects_double_clicks: double,
             chaos,
         }))
     }
@@ -81,27 +99,48 @@ impl World {
         &self.chaos.stats
     }
 
+    /// Notes a broken rule.
+    pub fn complain(&self, what: String) {
+        self.books.borrow_mut().complain(what);
+    }
+
+    /// A number below `bound`, of the seed.
+    pub fn draw(&self, bound: usize) -> usize {
+        self.chaos.chance.borrow_mut().below(bound)
+    }
+
+    /// One of a list, of the seed.
+    pub fn pick<T: Copy>(&self, list: &[T]) -> Option<T> {
+        self.chaos.chance.borrow_mut().pick(list).copied()
+    }
+
+    /// The machine's clock.
+    pub fn now(&self) -> Millis {
+        self.machine.clock.0.get()
+    }
+
     /// Sends a request and waits for what is heard of it. For client tasks.
-    pub async fn send(&self, method: &str, target: &str, token: &str, body: &Json) -> Heard {
-        self.send_request(request(method, target, token, body))
+    pub async fn send(&self, method: &str, target: &str, body: &Json) -> Heard {
+        self.send_request(request(method, target, OPERATOR, body))
             .await
     }
 
-    /// The same for a request that was made before.
-    pub async fn send_request(&self, asked: crate::http::request::Request) -> Heard {
-        let ear: Ear = Rc::default();
-        self.ears.borrow_mut().push(Rc::downgrade(&ear));
+    /// The same for a request that was made before. Whoever answers holds the ear: once it alone
+    /// is left, the answer will never come.
+    pub async fn send_request(&self, asked: Request) -> Heard {
+        let ear: Rc<RefCell<Option<Heard>>> = Rc::default();
         let (world, heard) = (self.machine.world(), Rc::clone(&ear));
         self.server.borrow_mut().start(Box::pin(async move {
             let response = app::handle(world, asked).await;
             let body = serde_json::from_slice(&response.body).unwrap_or(Json::Null);
-            heard
-                .borrow_mut()
-                .get_or_insert(Heard::Answer(response.status, body));
+            heard.replace(Some(Heard::Answer(response.status, body)));
         }));
         loop {
-            if let Some(heard) = ear.borrow_mut().take() {
+            if let Some(heard) = ear.take() {
                 return heard;
+            }
+            if Rc::strong_count(&ear) == 1 {
+                return Heard::Nothing;
             }
             turn().await;
         }
@@ -128,69 +167,66 @@ impl World {
             self.server.borrow_mut().start(work);
         }
         let all = self.server.borrow().under_way() + self.clients.borrow().under_way();
-        let index = self.chaos.chance.borrow_mut().below(all.max(1));
+        let index = self.draw(all.max(1));
         if index < self.clients.borrow().under_way() {
-            self.poll_a_client();
+            self.poll_one_of(&self.clients);
         } else {
-            self.poll_the_server();
+            self.poll_one_of(&self.server);
         }
     }
 
-    /// A client starts requests while it is polled, so the list is not borrowed meanwhile.
-    fn poll_a_client(&self) {
-        let mut clients = self.clients.replace(Schedule::new(Rc::clone(&self.chaos)));
-        clients.step();
-        let started = self.clients.replace(clients);
-        self.clients.borrow_mut().join(started);
+    /// Whoever is polled may start others, so the list is not borrowed meanwhile.
+    fn poll_one_of(&self, place: &RefCell<Schedule>) {
+        let mut tasks = place.replace(Schedule::new(Rc::clone(&self.chaos)));
+        tasks.step();
+        let started = place.replace(tasks);
+        place.borrow_mut().join(started);
     }
 
-    fn poll_the_server(&self) {
-        let mut server = self.server.replace(Schedule::new(Rc::clone(&self.chaos)));
-        server.step();
-        let started = self.server.replace(server);
-        self.server.borrow_mut().join(started);
+    /// Something that was delayed arrives.
+    pub fn let_one_land(&self) {
+        if let Some(straggler) = self.chaos.take_straggler() {
+            self.start_inside(straggler);
+        }
     }
 
-    /// The machine loses its power: whatever is under way ends where it stands, what is stored
-    /// stays. Clients hear nothing and may ask again.
-    pub fn kill(&self) {
-        self.stats().count("killed");
-        self.stats().add(
-            "killed_tasks",
-            u64::try_from(self.server.borrow().under_way()).unwrap_or(0),
-        );
+    /// One request or alarm is given up where it stands, perhaps one for which others wait.
+    pub fn cut_one(&self) -> bool {
+        self.server.borrow_mut().cut_one()
+    }
+
+    /// Whatever is under way in the isolate ends where it stands; what is stored stays. Gives how
+    /// much that was.
+    pub fn end_isolate(&self) -> usize {
+        let mut ended = self.server.borrow().under_way();
         self.server.borrow_mut().kill();
-        while self.machine.background.take().is_some() {}
-        self.machine.restart();
-        for ear in self
-            .ears
-            .borrow_mut()
-            .drain(..)
-            .filter_map(|ear| ear.upgrade())
-        {
-            ear.borrow_mut().get_or_insert(Heard::Nothing);
+        while self.machine.background.take().is_some() {
+            ended += 1;
         }
+        self.machine.restart();
+        ended
     }
 
     /// Moves the clock and starts every alarm that is then due as work of the machine.
     pub fn advance(self: &Rc<Self>, ms: i64) {
-        let clock = &self.machine.clock.0;
-        clock.set(clock.get().after(ms));
+        let now = self.now().after(ms);
+        if civil(now).1 != civil(self.now()).1 {
+            self.stats().count("month_turned");
+        }
+        self.machine.clock.0.set(now);
+        self.let_owed_lapse();
         self.start_due_alarms();
     }
 
     /// Starts every alarm that is due.
     pub fn start_due_alarms(self: &Rc<Self>) {
-        while let Some(name) = self.machine.objects.take_due(self.machine.clock.0.get()) {
+        while let Some(name) = self.machine.objects.take_due(self.now()) {
             let world = Rc::clone(self);
             self.start_inside(Box::pin(async move {
                 if world.machine.objects.alarm(&name).await.is_err() {
                     world.stats().count("alarm_failed");
                     // The platform repeats an alarm that failed.
-                    world
-                        .machine
-                        .objects
-                        .repeat_alarm(&name, world.machine.clock.0.get());
+                    world.machine.objects.repeat_alarm(&name, world.now());
                 }
             }));
         }
@@ -205,24 +241,10 @@ impl World {
         }));
     }
 
-    /// The provider changes one customer's plan; one change of a customer at a time.
-    pub fn start_plan_change(self: &Rc<Self>, account: &str, plan: &'static str, number: u64) {
-        if !self.books.borrow_mut().changing.insert(account.to_owned()) {
-            return;
-        }
-        let (world, account) = (Rc::clone(self), account.to_owned());
-        self.start_client(Box::pin(async move {
-            super::clients::plan_change(Rc::clone(&world), account.clone(), plan, number).await;
-            world.books.borrow_mut().changing.remove(&account);
-        }));
-    }
-
     /// Polls until nobody is at work any more; gives up after a bound that no run comes near.
     pub fn settle_down(self: &Rc<Self>) -> Result<(), String> {
         for _ in 0..3_000_000 {
-            if let Some(straggler) = self.chaos.take_straggler() {
-                self.start_inside(straggler);
-            }
+            self.let_one_land();
             self.step();
             let busy = self.server.borrow().under_way() + self.clients();
             if busy == 0 && self.chaos.stragglers() == 0 && self.machine.background.is_empty() {
