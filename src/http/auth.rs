@@ -201,6 +201,21 @@ const fn is_operator_page(endpoint: Endpoint) -> bool {
     )
 }
 
+/// What is about nobody or about everybody, whatever `?account=` says.
+const fn asks_for_no_account(endpoint: Endpoint) -> bool {
+    matches!(
+        endpoint,
+        Endpoint::Metrics
+            | Endpoint::StandInControl
+            | Endpoint::Overview
+            | Endpoint::Lab
+            | Endpoint::RunLab
+            | Endpoint::RunReconcile
+            | Endpoint::EngineRoom
+            | Endpoint::RunEngineRoom
+    )
+}
+
 /// The account that a call is about: 422 where it must be named, 404 where there is none.
 async fn account_of(call: &Call, caller: &Caller) -> Result<Option<Account>, Failure> {
     if call.spec.access == Access::Servers {
@@ -208,6 +223,7 @@ async fn account_of(call: &Call, caller: &Caller) -> Result<Option<Account>, Fai
     }
     let named = match call.spec.endpoint {
         Endpoint::AccountPage => Some(call.path_value(0)?.to_owned()),
+        endpoint if asks_for_no_account(endpoint) => None,
         _ => call
             .request
             .query_param("account")

@@ -8,6 +8,7 @@ use super::app::Call;
 use super::auth::Role;
 use super::list::{Page, moment_param};
 use super::reply::{Answer, Failure, Problem, Response};
+use crate::inbox::keys::COOL_DOWN_MS;
 use crate::inbox::lane;
 use crate::inbox::listing::{self, Filter, STATES};
 use crate::inbox::receive::receive;
@@ -32,7 +33,7 @@ impl From<Refused> for Problem {
         };
         let problem = Self::new(status, refused.code(), refused.message());
         match refused {
-            Refused::NoKeys => problem.retry_after(5),
+            Refused::NoKeys => problem.retry_after(COOL_DOWN_MS / 1000),
             Refused::NotAJwt
             | Refused::Algorithm
             | Refused::UnknownKey

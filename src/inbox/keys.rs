@@ -23,8 +23,9 @@ use crate::world::World;
 const FRESH_MS: i64 = 10 * 60_000;
 /// A set is used so long while the provider cannot be read.
 const STALE_MS_MAX: i64 = 24 * 3_600_000;
-/// At most one forced fetch, and at most one try after a failed one, in this time.
-const COOL_DOWN_MS: i64 = 30_000;
+/// At most one forced fetch, and at most one try after a failed one, in this time: a sender that
+/// met no keys is told to come again after it.
+pub const COOL_DOWN_MS: i64 = 30_000;
 /// A fetch that somebody else began is waited for: so many pauses of so many milliseconds.
 const PAUSES_MAX: u32 = 10;
 /// See [`PAUSES_MAX`].

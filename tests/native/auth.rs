@@ -652,3 +652,17 @@ fn a_browser_without_a_session_is_sent_to_sign_in_and_back() {
     let policy = page.header("content-security-policy").expect("a policy");
     assert!(policy.contains("script-src 'self'") && !policy.contains("unsafe"));
 }
+
+#[test]
+fn an_account_in_the_query_of_what_is_about_none_says_nothing() {
+    let machine = machine();
+    for path in ["/metrics", "/app", "/app/lab", "/standin/calls"] {
+        for account in ["nobody", "%00"] {
+            let target = format!("{path}?account={account}");
+            let answer = machine.handle(request("GET", &target, OPERATOR, &NONE));
+            assert_eq!(answer.status, 200, "{target}");
+        }
+    }
+    let filtered = machine.call("GET", "/v1/audit?account=nobody", OPERATOR, &NONE);
+    assert_eq!(code(&filtered), (404, "not_found"));
+}

@@ -286,7 +286,7 @@ fn the_sender_is_told_stored_or_copy_and_when_to_come_again() {
     desk.fault("jwks", "timeout");
     let (status, told, again) = post(&jwt);
     assert_eq!((status, &told["code"]), (503, &json!("keys_unavailable")));
-    assert_eq!(again.as_deref(), Some("5"));
+    assert_eq!(again.as_deref(), Some("30"));
     desk.fault("jwks", "ok");
     desk.machine.advance(31_000);
     let (status, first, _) = post(&jwt);
