@@ -247,12 +247,15 @@ impl Feed {
         Ok(FeedState { unsure, ..state })
     }
 
-    /// Whether nothing waits, nothing is to be told, and no sending or forgetting is due.
+    /// Whether nothing waits, nothing is to be told, no sending or forgetting is due, and no item
+    /// that may have been closed holds the feed.
     fn is_idle(&self) -> Result<bool, Fault> {
         let now = self.object.now()?;
         let prune_is_due = self.object.owed_at(PRUNE)?.is_some_and(|at| at <= now);
         let owes_nothing = self.object.owed_at(SEND)?.is_none() && !prune_is_due;
-        Ok(owes_nothing && !self.state()?.waits && !self.must_tell(now)?)
+        let state = self.state()?;
+        let is_held = state.stopped_by.is_some();
+        Ok(owes_nothing && !state.waits && !is_held && !self.must_tell(now)?)
     }
 
     fn agrees(&self, rows: &[FeedRow]) -> Result<bool, Fault> {
@@ -368,6 +371,7 @@ impl Feed {
             Ok(_) => {
                 let now = self.object.now()?;
                 transact(&*self.object.sql, || {
+                    self.still(&step.epoch)?;
                     self.outbox().stand_at(batch.number, now)
                 })
             }
@@ -385,6 +389,7 @@ impl Feed {
         };
         let name = self.object_name()?;
         let row = stream::row(&*self.object.world.ledger, &name, &state.epoch).await?;
+        let state = self.still(&state.epoch)?;
         let standing = self.compare(&state, row.as_ref())?;
         if let Standing::Gap { from, to } = standing {
             return self.stop(&state, &name, (from, to)).await;
@@ -401,6 +406,13 @@ impl Feed {
             }
             Ok(standing)
         })
+    }
+
+    /// The stream as it stands now, in the life in which it was before an await.
+    fn still(&self, epoch: &str) -> Result<State, Fault> {
+        let state = self.outbox().state()?;
+        let state = state.filter(|state| state.epoch == epoch);
+        state.ok_or_else(|| Fault::unavailable("send a batch", "another epoch has begun"))
     }
 
     fn compare(&self, state: &State, row: Option<&FeedRow>) -> Result<Standing, Fault> {

@@ -352,7 +352,6 @@ impl Lease<'_> {
     async fn foreign(&self, total: Delta) -> Result<Written, Fault> {
         let now = self.world.now();
         let (pair, token) = (&self.subject.pair, self.claim.token.as_str());
-        let number = self.number.to_string();
         let (account, feature, cycle) = (
             pair.account_id.as_str(),
             pair.feature.as_str(),
@@ -360,7 +359,9 @@ impl Lease<'_> {
         );
         let numbers = json!({"agreement_id": self.claim.agreement_id, "provider": total.get(),
             "ledger": self.claim.total.get(), "meter": self.number});
-        let subject = [account, feature, cycle, number.as_str()];
+        // Each finding is another one: a number may be given again, and the item of an earlier
+        // finding may be closed.
+        let subject = [account, feature, cycle, token];
         let review = Review::new(ReviewKind::ForeignTotal, &subject, numbers, now).of(
             account,
             Some(feature),

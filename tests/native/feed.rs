@@ -323,6 +323,24 @@ fn a_gap_that_cannot_be_filled_stops_the_feed_until_a_person_accepts_it() {
 }
 
 #[test]
+fn a_feed_that_a_visit_found_to_have_a_gap_goes_on_once_it_is_accepted_though_nothing_waits() {
+    let machine = machine(&[("BATCH_KEEP_HOURS", "0")]);
+    let empty = machine.ledger.snapshot().unwrap();
+    for round in 0..4 {
+        put(&machine, round * 10, 2);
+        machine.advance(1000);
+        machine.advance(61_000);
+    }
+    machine.ledger.restore(&empty).unwrap();
+    assert!(visit(&machine).unwrap().stopped_by.is_some());
+    let close = "update review set closed_at_ms = 1, outcome = 'closed'";
+    block_on(Db::query(&machine.ledger, Statement::new(close, vec![]))).unwrap();
+    let state = visit(&machine).unwrap();
+    assert!(!state.is_behind(), "{state:?}");
+    assert_eq!(entries(&machine), 2, "the batch that was kept");
+}
+
+#[test]
 fn own_storage_put_back_begins_a_new_epoch_and_doubles_nothing() {
     let machine = machine(&[]);
     put(&machine, 0, 2);

@@ -19,10 +19,15 @@ const SEEDS: std::ops::RangeInclusive<u64> = 1..=200;
 /// Seeds that once failed, and what they found. They are run for ever.
 const FOUND: &[(u64, &str)] = &[
     (232, "a restored ledger forgot a meter: billed twice"),
-    (249, "a total went into the agreement's next period: billed too much"),
+    (
+        249,
+        "a total went into the agreement's next period: billed too much",
+    ),
     (347, "the same: billed too little"),
     (279, "the same where nothing followed"),
     (430, "a restored ledger forgot a meter of a replaced plan"),
+    (129, "a feed at a gap, with nothing to send, stayed stopped"),
+    (159, "a foreign total had the id of an item that was closed"),
 ];
 
 /// A suite in which one of these never happened proves nothing about it.
@@ -46,6 +51,7 @@ const EXERCISED: &[&str] = &[
     "killed",
     "killed_tasks",
     "evicted",
+    "evicted_at_work",
     "request_given_up",
     "alarm_lost",
     "alarm_failed",

@@ -29,6 +29,8 @@ pub struct Chaos {
     pub storm: Cell<u32>,
     /// How far an object's clock differs from the machine's.
     pub skews: RefCell<BTreeMap<ObjectName, i64>>,
+    /// How often each object woke: only its last instance reaches its storage.
+    pub lives: RefCell<BTreeMap<ObjectName, u64>>,
     /// What the provider said before, for reads that lag.
     pub agreements: RefCell<BTreeMap<String, Agreements>>,
     /// The same for limits.
@@ -74,6 +76,7 @@ impl Chaos {
             calm: Cell::new(true),
             storm: Cell::new(0),
             skews: RefCell::default(),
+            lives: RefCell::default(),
             agreements: RefCell::default(),
             limits: RefCell::default(),
             watcher: RefCell::default(),

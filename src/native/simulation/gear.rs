@@ -22,9 +22,16 @@ impl Gear for ChaosGear {
         Rc::new(ChaosDb { name, plain, chaos })
     }
 
-    fn sql(&self, _object: &ObjectName, plain: Rc<dyn Sql>) -> Rc<dyn Sql> {
-        let chaos = Rc::clone(&self.0);
-        Rc::new(ChaosSql { plain, chaos })
+    fn sql(&self, object: &ObjectName, plain: Rc<dyn Sql>) -> Rc<dyn Sql> {
+        let mut lives = self.0.lives.borrow_mut();
+        let life = lives.entry(object.clone()).or_default();
+        *life += 1;
+        Rc::new(ChaosSql {
+            object: object.clone(),
+            life: *life,
+            plain,
+            chaos: Rc::clone(&self.0),
+        })
     }
 
     fn objects(&self, plain: Rc<dyn Objects>) -> Rc<dyn Objects> {
@@ -126,13 +133,31 @@ impl Db for ChaosDb {
     }
 }
 
+/// The storage as one instance of an object reaches it. Once another instance is awake, whatever
+/// the first one still does is cut off from it.
 struct ChaosSql {
+    object: ObjectName,
+    life: u64,
     plain: Rc<dyn Sql>,
     chaos: Rc<Chaos>,
 }
 
+impl ChaosSql {
+    fn is_awake(&self) -> Result<(), Fault> {
+        if self.chaos.lives.borrow().get(&self.object) == Some(&self.life) {
+            return Ok(());
+        }
+        self.chaos.stats.count("evicted_at_work");
+        Err(Fault::unavailable(
+            "use an object's storage",
+            "it was evicted",
+        ))
+    }
+}
+
 impl Sql for ChaosSql {
     fn query(&self, sql: &str, params: &[Value]) -> Result<Rows, Fault> {
+        self.is_awake()?;
         if self.chaos.strikes(1) {
             self.chaos.stats.count("sql_failed_before");
             return Err(Fault::unavailable(sql, "failed before it took effect"));
@@ -146,6 +171,7 @@ impl Sql for ChaosSql {
     }
 
     fn transaction(&self, body: &mut dyn FnMut() -> Result<(), Fault>) -> Result<(), Fault> {
+        self.is_awake()?;
         self.plain.transaction(body)
     }
 }

@@ -231,7 +231,8 @@ pub async fn move_period(world: Rc<World>, account: String, by_ms: i64) {
         return;
     };
     let body = json!({"period_end": moment::format(end.after(by_ms))});
-    if by_ms.abs() > 60_000
+    // One that turns before the month's end turns on an earlier day from then on.
+    if !(0..=60_000).contains(&by_ms)
         && let Some(book) = world.books.borrow_mut().accounts.get_mut(&account)
     {
         book.has_other_period = true;
