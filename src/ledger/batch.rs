@@ -2,8 +2,8 @@
 //! a click, plain usage, corrections and carries.
 //!
 //! In one D1 batch, in this order: the feed moves by exactly one (or everything fails); the same
-//! id with other content goes to review; the counters grow by what those rows say whose id the
-//! ledger does not have yet; then these rows are inserted. Whoever repeats a batch changes nothing.
+//! id with other content goes to review; the counters grow by what those rows say that the ledger
+//! does not have yet; then these rows are inserted. Whoever repeats a batch changes nothing.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -40,6 +40,18 @@ macro_rules! differs {
     };
 }
 
+/// A row that the ledger does not have yet. A rule takes back only what is left of its click: one
+/// that came by another way first may have been taken back by a person before the rule's own
+/// correction arrives.
+macro_rules! is_new {
+    () => {
+        "not exists (select 1 from entry e where e.entry_id = s.entry_id) \
+         and (s.rule is null or 0 <= coalesce(s.units \
+           + (select c.units from entry c where c.entry_id = s.corrects) \
+           + (select coalesce(sum(d.units), 0) from entry d where d.corrects = s.corrects), 0))"
+    };
+}
+
 const CONFLICTS: &str = concat!(
     "insert into review (review_id, kind, account_id, feature, cycle, numbers, opened_at_ms) ",
     rows!(),
@@ -69,9 +81,9 @@ const COUNTERS: &str = concat!(
     "insert into counter (account_id, feature, cycle, total, version, changed_at_ms) ",
     rows!(),
     "select s.account_id, s.feature, s.cycle, sum(s.units), sum(s.units) <> 0, \
-     cast(?2 as integer) from sent s \
-     where not exists (select 1 from entry e where e.entry_id = s.entry_id) \
-     group by s.account_id, s.feature, s.cycle \
+     cast(?2 as integer) from sent s where ",
+    is_new!(),
+    " group by s.account_id, s.feature, s.cycle \
      on conflict (account_id, feature, cycle) do update set total = total + excluded.total, \
      version = version + excluded.version, changed_at_ms = excluded.changed_at_ms"
 );
@@ -82,8 +94,8 @@ const ENTRIES: &str = concat!(
     rows!(),
     "select s.entry_id, s.account_id, s.feature, s.cycle, s.units, s.kind, s.code, s.job_id, \
      s.key, s.corrects, s.reason, s.rule, s.actor, s.country, s.referrer_host, \
-     s.occurred_at_ms, cast(?2 as integer) from sent s \
-     where not exists (select 1 from entry e where e.entry_id = s.entry_id)"
+     s.occurred_at_ms, cast(?2 as integer) from sent s where ",
+    is_new!()
 );
 
 /// Null, and so a failed batch, unless the feed stands one before `?3`.

@@ -102,11 +102,7 @@ export default [
   {
     name: "counters from the sender's sums",
     file: "src/ledger/batch.rs",
-    edits: [[
-      `     where not exists (select 1 from entry e where e.entry_id = s.entry_id) \\
-     group by`,
-      "     group by",
-    ]],
+    edits: [['is_new!(),\n    " group by', '"true",\n    " group by']],
     tests: ["feed"],
   },
   {

@@ -23,7 +23,8 @@ export default [
   store("the balance adds grants up", "src/plans/grants.rs", "select feature, max(units) as units from grant_row", "select feature, sum(units) as units from grant_row", "engine_room", "plans"),
 
   store("a feed takes any batch", BATCH, "case when cast(?3 as integer) = 1 + coalesce((select last from feed \\", "case when cast(?3 as integer) <> - 1 - coalesce((select last from feed \\", "feed"),
-  store("a batch inserts what is there", BATCH, "\"select s.entry_id, s.account_id, s.feature, s.cycle, s.units, s.kind, s.code, s.job_id, \\\n     s.key, s.corrects, s.reason, s.rule, s.actor, s.country, s.referrer_host, \\\n     s.occurred_at_ms, cast(?2 as integer) from sent s \\\n     where not exists", "\"select s.entry_id, s.account_id, s.feature, s.cycle, s.units, s.kind, s.code, s.job_id, \\\n     s.key, s.corrects, s.reason, s.rule, s.actor, s.country, s.referrer_host, \\\n     s.occurred_at_ms, cast(?2 as integer) from sent s \\\n     where 1 or not exists", "feed"),
+  store("a batch inserts what is there", BATCH, "is_new!()\n);", "\"true\"\n);", "feed"),
+  store("a rule takes back more than is left", BATCH, "and (s.rule is null or 0 <= coalesce(", "and (s.rule is null or -9 <= coalesce(", "feed"),
   store("another fact under the same id is passed over", BATCH, "\"(e.account_id is not s.account_id or e.feature is not s.feature \\\n         or e.units is not s.units ", "\"(e.account_id is not s.account_id or e.feature is not s.feature \\\n         ", "usage", "feed"),
   store("a change of zero raises the version by nothing", BATCH, "sum(s.units), sum(s.units) <> 0, \\", "sum(s.units), 0, \\", "meters"),
   store("a booking is added to a frozen one", OUTBOX, "if seq > frozen_to && self.add_to(seq, booking.units)? {", "if self.add_to(seq, booking.units)? {", "outbox"),

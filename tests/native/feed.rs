@@ -164,6 +164,35 @@ fn a_click_that_a_shard_accepted_and_the_direct_path_wrote_is_one_entry() {
 }
 
 #[test]
+fn a_rule_takes_back_only_what_a_person_left_of_a_click() {
+    let machine = with_account(&[]);
+    let now = machine.clock.0.get();
+    let twice = click("clk_000000", now);
+    let send = |entries: &[&Entry]| {
+        let rows = counterfoil::ledger::batch::rows_json(entries.iter().copied());
+        let batch = counterfoil::ledger::batch::statements(None, &rows, &[], now);
+        block_on(machine.ledger.batch(batch)).unwrap();
+    };
+    // It came straight into the ledger, and a person took it back …
+    send(&[&twice]);
+    let target = "/v1/entries/clk_000000/correction?account=a";
+    let reason = json!({"reason": "by hand"});
+    let (status, told) = machine.call("POST", target, "dev-operator", &reason);
+    assert_eq!(status, 201, "{told}");
+    // … before its visitor's shard delivers it as a double click.
+    let by_rule = twice.corrected_by_rule("double_click", "double_click/1000");
+    send(&[&twice, &by_rule]);
+    assert_eq!((entries(&machine), net(&machine)), (2, 0));
+    // Where nobody took it back, the rule does, once.
+    let other = click("clk_000001", now);
+    send(&[&other]);
+    let by_rule = other.corrected_by_rule("double_click", "double_click/1000");
+    send(&[&other, &by_rule]);
+    send(&[&other, &by_rule]);
+    assert_eq!((entries(&machine), net(&machine)), (4, 0));
+}
+
+#[test]
 fn the_same_id_with_other_content_goes_to_review_and_is_not_counted() {
     let machine = machine(&[]);
     put(&machine, 0, 1);

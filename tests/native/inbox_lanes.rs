@@ -884,6 +884,31 @@ fn a_backlog_of_two_hours_is_applied_and_not_passed_over_for_its_age() {
 }
 
 #[test]
+fn of_the_events_that_wait_in_a_lane_the_oldest_comes_first() {
+    let desk = Desk::new(&[]);
+    desk.account("a");
+    desk.customer("customer_a", &json!({"plan": "pro"}));
+    let plan = json!({"data": {"plan": {"key": "pro"}}});
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        desk.machine.advance(1000);
+        tokens.push(desk.sign("customer.plan_changed", "a", &plan));
+    }
+    let world = desk.machine.world();
+    for jwt in tokens.into_iter().rev() {
+        let body = counterfoil::http::request::Body::Whole(jwt.into_bytes());
+        let intake = counterfoil::inbox::receive::intake(&world, &body, None);
+        block_on(intake)
+            .expect("it is stored")
+            .expect("it is taken");
+    }
+    block_on(lane::run(&world, "customer_a")).expect("it runs");
+    // Behind a newer one the older ones would be ignored.
+    let ends = desk.count("select count(*) as n from event where status = 'applied'");
+    assert_eq!(ends, 3);
+}
+
+#[test]
 fn an_apply_that_fails_once_stays_with_its_attempt_and_error_and_a_later_run_applies_it() {
     let (faults, desk) = faulty();
     let id = pro_with_three_events(&desk).remove(0);

@@ -28,6 +28,10 @@ const FOUND: &[(u64, &str)] = &[
     (430, "a restored ledger forgot a meter of a replaced plan"),
     (129, "a feed at a gap, with nothing to send, stayed stopped"),
     (159, "a foreign total had the id of an item that was closed"),
+    (
+        435,
+        "a person's and a rule's correction took one click back twice",
+    ),
 ];
 
 /// A suite in which one of these never happened proves nothing about it.
