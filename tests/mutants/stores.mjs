@@ -38,7 +38,6 @@ export default [
   store("a lease that lapsed leaves no doubt", METERS, "in_doubt = case when token is not null then 1 else in_doubt end", "in_doubt = in_doubt", "meters", "interleave"),
   store("a confirmation after the lease was lost", METERS,
     "and m.cycle = ?3 and m.number = ?4 and m.token = ?6)\",\n        pair.params(number, params![claim.version,", "and m.cycle = ?3 and m.number = ?4 and ?6 <> '')\",\n        pair.params(number, params![claim.version,", "interleave"),
-  store("a mark that falls back", METERS, "set told = max(told, ?5)", "set told = ?5", "interleave"),
   store("an unknown outcome gives the lease back", METERS, "set in_doubt = 1, last_outcome = 'unknown', last_detail = ?6, \\", "set token = null, last_outcome = 'unknown', last_detail = ?6, \\", "meters"),
   store("a rebuild of what was archived", "src/ledger/totals.rs", "where total <> excluded.total and archived = 0", "where total <> excluded.total", "reconciler"),
   store("another account's link is found", "src/links/store.rs", "select {COLUMNS} from link where code = ?1 and account_id = ?2", "select {COLUMNS} from link where code = ?1 and ?2 <> ''", "links"),

@@ -27,6 +27,7 @@ mod cron;
 mod desk;
 mod engine_room;
 mod feed;
+mod fences;
 mod gate;
 mod gate_books;
 mod gate_crash;

@@ -1,0 +1,137 @@
+//! Conditions that stand in the statement itself, for the moment between a decision and its write:
+//! whatever has changed since then, the statement changes nothing.
+
+use counterfoil::accounts::AnchorSource;
+use counterfoil::cycle::Anchor;
+use counterfoil::ledger::meter_store::{Pair, claim};
+use counterfoil::ledger::totals::{ledger_total, rebuild};
+use counterfoil::native::executor::block_on;
+use counterfoil::native::sqlite::Sqlite;
+use counterfoil::plans::store::anchor_row;
+use counterfoil::ports::{Db, Statement};
+use counterfoil::units::{AccountId, CycleName, FeatureName};
+use serde_json::json;
+
+use crate::meters::{Bench, MINUTE};
+
+fn sql(db: &Sqlite, sql: &str) {
+    block_on(db.query(Statement::new(sql, vec![]))).expect(sql);
+}
+
+/// The account's clicks in its current cycle.
+fn clicks_of(bench: &Bench) -> Pair {
+    let account = bench.ok("GET", "/v1/accounts/a", &json!(null));
+    let cycle = account["cycle"]["name"].as_str().expect("a cycle");
+    Pair {
+        account_id: AccountId::new("a").unwrap(),
+        feature: FeatureName::new("clicks").unwrap(),
+        cycle: CycleName::new(cycle).unwrap(),
+    }
+}
+
+#[test]
+fn a_meter_is_claimed_only_while_nothing_holds_it() {
+    let bench = Bench::new(&[]);
+    bench.use_clicks("k", 3);
+    bench.machine.advance(MINUTE);
+    bench.run("reporter");
+    let ledger = &bench.machine.ledger;
+    let pair = clicks_of(&bench);
+    let now = bench.machine.clock.0.get();
+    let taken_of = |run| {
+        let rows = block_on(ledger.query(claim(&pair, 1, None, "mine", (now, run)))).unwrap();
+        sql(
+            ledger,
+            "update meter set token = null, lease_until_ms = 0 where token = 'mine'",
+        );
+        rows.len()
+    };
+    let taken = || taken_of(0);
+    assert_eq!(taken(), 1, "nothing holds it");
+    let later = now.after(1).get();
+    for (what, hold, release) in [
+        (
+            "an item is open",
+            "update meter set review_id = 'rev_1'".to_owned(),
+            "update meter set review_id = null",
+        ),
+        (
+            "another sender has it",
+            format!("update meter set token = 'other', lease_until_ms = {later}"),
+            "update meter set token = null",
+        ),
+        (
+            "a later meter exists",
+            "insert into meter (account_id, feature, cycle, number, agreement_id) \
+             select account_id, feature, cycle, 2, 'other' from meter where feature = 'clicks'"
+                .to_owned(),
+            "delete from meter where number = 2",
+        ),
+        (
+            "the provider asked us to wait",
+            format!("update meter_run set not_before_ms = {later}"),
+            "update meter_run set not_before_ms = 0",
+        ),
+    ] {
+        sql(ledger, &hold);
+        assert_eq!(taken(), 0, "{what}");
+        sql(ledger, release);
+        assert_eq!(taken(), 1, "no longer: {what}");
+    }
+    assert_eq!(taken_of(1_000_000), 0, "the ledger lies behind the run");
+    // Whoever let a lease lapse may have written: the next one has it in doubt.
+    let in_doubt = || {
+        let rows = block_on(ledger.query(claim(&pair, 1, None, "mine", (now, 0)))).unwrap();
+        rows[0].int("in_doubt").unwrap()
+    };
+    assert_eq!(in_doubt(), 0);
+    let lapsed = format!(
+        "update meter set token = 'gone', lease_until_ms = {}",
+        now.get()
+    );
+    sql(ledger, &lapsed);
+    assert_eq!(in_doubt(), 1);
+}
+
+#[test]
+fn a_counter_whose_entries_were_dropped_is_never_rebuilt() {
+    let bench = Bench::new(&[]);
+    bench.use_clicks("k", 3);
+    let (ledger, pair) = (&bench.machine.ledger, clicks_of(&bench));
+    let now = bench.machine.clock.0.get();
+    for (archived, total) in [(1, 7), (0, 3)] {
+        let wrong = format!("update counter set total = 7, archived = {archived}");
+        sql(ledger, &wrong);
+        block_on(ledger.query(rebuild(&pair, now))).unwrap();
+        let stands = block_on(ledger_total(ledger, &pair)).unwrap();
+        assert_eq!(stands.get(), total, "archived {archived}");
+    }
+}
+
+#[test]
+fn an_anchor_that_a_person_gave_or_that_is_fixed_is_moved_by_no_read() {
+    for (starts_at, fix, moves) in [
+        (None, "select 1", true),
+        (None, "update anchor set fixed_at_ms = 1", false),
+        (Some("2026-01-05T00:00:00Z"), "select 1", false),
+    ] {
+        let bench = Bench::new(&[]);
+        if let Some(starts_at) = starts_at {
+            bench.ok("PATCH", "/v1/accounts/a", &json!({"starts_at": starts_at}));
+        }
+        let control = &bench.machine.control;
+        sql(control, fix);
+        let anchor =
+            |bench: &Bench| bench.ok("GET", "/v1/accounts/a", &json!(null))["anchor"]["at"].clone();
+        let before = anchor(&bench);
+        let read = Anchor {
+            at: bench.machine.clock.0.get().after(-5 * 86_400_000),
+            day: 7,
+            opens: None,
+        };
+        let id = AccountId::new("a").unwrap();
+        let row = anchor_row(&id, read, AnchorSource::Period);
+        block_on(control.query(row)).unwrap();
+        assert_eq!(anchor(&bench) != before, moves, "{starts_at:?} {fix}");
+    }
+}
