@@ -39,7 +39,7 @@ pub struct Evidence {
 
 const ADD: &str = "with said as (select value ->> 'account' as account_id, \
     value ->> 'feature' as feature, value ->> 'cycle' as cycle, \
-    value ->> 'agreement' as agreement_id, value ->> 'ledger' as ledger, \
+    value ->> 'agreement_id' as agreement_id, value ->> 'ledger' as ledger, \
     value ->> 'counters' as counters, value ->> 'base' as base, value ->> 'sent' as sent, \
     value ->> 'provider' as provider, value ->> 'verdict' as verdict, \
     value ->> 'cause' as cause, value ->> 'repaired_to' as repaired_to, \
@@ -70,28 +70,22 @@ impl Evidence {
         add_all([self])
     }
 
+    /// What a dry run answers, and what was done beside it.
     fn row(&self) -> Json {
-        json!({
-            "account": self.pair.account_id.as_str(),
-            "feature": self.pair.feature.as_str(),
-            "cycle": self.pair.cycle.as_str(),
-            "agreement": self.agreement_id,
-            "ledger": self.facts.ledger.get(),
-            "counters": self.counters.get(),
-            "base": self.facts.base.get(),
-            "sent": self.facts.sent.map(Delta::get),
-            "provider": self.facts.provider.map(Delta::get),
-            "verdict": self.verdict.name(),
-            "cause": self.cause.map(Cause::name),
-            "repaired_to": self.repaired_to.map(Units::get),
-            "read_back": self.read_back.map(Delta::get),
-            "at": self.at.get(),
-            "always": i64::from(self.verdict.is_drift() && !self.facts.closed),
-        })
+        let always = self.verdict.is_drift() && !self.facts.closed;
+        let done = [
+            ("repaired_to", json!(self.repaired_to.map(Units::get))),
+            ("read_back", json!(self.read_back.map(Delta::get))),
+            ("at", json!(self.at.get())),
+            ("always", json!(i64::from(always))),
+        ];
+        let mut row = self.json();
+        if let Some(members) = row.as_object_mut() {
+            members.extend(done.map(|(name, value)| (name.to_owned(), value)));
+        }
+        row
     }
-}
 
-impl Evidence {
     /// As a dry run answers it: what its row would say, without what was not written.
     pub fn json(&self) -> Json {
         json!({

@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::auditor;
 use super::clients::operators;
-use super::trouble::{OPERATIONS, start};
+use super::trouble::start;
 use super::world::World;
 use crate::fault::Fault;
+use crate::provider::standin::faults::Operation;
 
 /// Longer than every lease, retry and follow-up.
 const PAUSES_MS: [i64; 4] = [61_000, 400_000, 3_700_000, 3_700_000];
@@ -18,8 +19,8 @@ const DAY_MS: i64 = 86_400_000;
 
 /// The whole of it.
 pub fn come_to_rest(world: &Rc<World>) -> Result<(), Fault> {
-    for operation in OPERATIONS {
-        let body = json!({"operation": operation, "mode": "ok"});
+    for operation in Operation::ALL {
+        let body = json!({"operation": operation.name(), "mode": "ok"});
         start(world, |world| async move {
             drop(world.send("PUT", "/standin/faults", &body).await);
         });

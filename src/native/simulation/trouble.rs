@@ -11,6 +11,7 @@ use super::run::{Size, account_name};
 use super::world::World;
 use crate::cycle::{Anchor, cycle_at};
 use crate::fault::Fault;
+use crate::provider::standin::faults::{Mode, Operation};
 
 /// Messages to shards whose answers a storm takes.
 const STORM: u32 = 24;
@@ -125,27 +126,9 @@ fn operate(world: &Rc<World>, account: String) {
     }
 }
 
-/// What can be made to fail at the provider.
-pub const OPERATIONS: [&str; 6] = [
-    "limit",
-    "plan",
-    "meter_read",
-    "meter_write",
-    "jwks",
-    "token",
-];
-
 fn fail(world: &Rc<World>) {
-    let modes = [
-        "error",
-        "timeout",
-        "429",
-        "garbage",
-        "lost_answer",
-        "partial",
-        "late",
-    ];
-    if let (Some(operation), Some(mode)) = (world.pick(&OPERATIONS), world.pick(&modes)) {
+    if let (Some(operation), Some(mode)) = (world.pick(&Operation::ALL), world.pick(&Mode::ALL)) {
+        let (operation, mode) = (operation.name(), mode.name());
         start(world, |world| provider::fail(world, operation, mode, 2));
     }
 }
