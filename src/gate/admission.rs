@@ -1,14 +1,14 @@
 //! New jobs: each is weighed by the rules, and what is admitted is written, all in one
 //! transaction. The first admission of an account waits until its anchor is fixed.
 
-use super::account::write_json;
+use super::account::{read_json, write_json};
 use super::books::{Books, SWEEP, new_hold};
 use super::calls::{Outcome, feature_of, for_reading};
 use super::limit::{limit_of, look_at};
 use super::rules::{self, Admission, Asked, Look, Rate, Refused, Seen, State};
 use super::store::{self, JobRow};
 use super::view::{self, refused};
-use super::wire::{AdmitAsk, Admitted, Told, units_of};
+use super::wire::{AdmitAsk, Admitted, Amounts, Told, units_of};
 use crate::fault::Fault;
 use crate::units::{FeatureName, JobId};
 use crate::world;
@@ -62,9 +62,10 @@ struct Weighed {
 fn weigh(books: &mut Books<'_>, ask: &AdmitAsk, look: Look) -> Result<Weighed, Fault> {
     let known = store::job_by_key(&*books.object.sql, &ask.key)?;
     let request = write_json(&(&ask.holds, ask.lease_seconds))?;
+    let default_lease = books.object.world.settings.lease_seconds;
     let (seen, state) = match &known {
         None => (Seen::Never, State::Running),
-        Some(job) if job.ask == request => (Seen::Same, job.state),
+        Some(job) if is_same(job, ask, default_lease)? => (Seen::Same, job.state),
         Some(job) => (Seen::Other, job.state),
     };
     let mut features = Vec::with_capacity(ask.holds.len());
@@ -97,6 +98,16 @@ fn weigh(books: &mut Books<'_>, ask: &AdmitAsk, look: Look) -> Result<Weighed, F
         rate,
         verdict,
     })
+}
+
+/// Whether it asks for what the job was started with. A lease that is left out and the default
+/// spelled out are the same; where the setting changed since, the job's own lease decides, and
+/// what was left out both times is still the same.
+fn is_same(job: &JobRow, ask: &AdmitAsk, default_lease: i64) -> Result<bool, Fault> {
+    let (holds, lease_seconds): (Amounts, Option<i64>) = read_json(&job.ask)?;
+    let same_lease = ask.lease_seconds == lease_seconds
+        || ask.lease_seconds.unwrap_or(default_lease) == job.lease_seconds;
+    Ok(holds == ask.holds && same_lease)
 }
 
 fn admit_one(books: &mut Books<'_>, ask: &AdmitAsk, look: Look) -> Result<Admitted, Fault> {

@@ -2,6 +2,8 @@
 
 use counterfoil::http::reply::Response;
 use counterfoil::native::machine::request;
+use counterfoil::ports::{ObjectName, Sql};
+use counterfoil::units::AccountId;
 use serde_json::{Value, json};
 
 use crate::desk::{BACKEND, Desk, OPERATOR};
@@ -59,6 +61,33 @@ fn a_request_is_the_same_however_it_names_its_one_feature() {
         let (status, body) = desk.post("/v1/jobs", &other);
         assert_eq!((status, code(&body)), (409, "key_conflict"), "{other}");
     }
+}
+
+#[test]
+fn the_default_lease_left_out_and_spelled_out_are_the_same_request() {
+    let desk = Desk::new(100);
+    let body = |key: &str, lease: Value| {
+        let mut body = json!({"key": key, "feature": "tokens", "hold": 5});
+        if !lease.is_null() {
+            body["lease_seconds"] = lease;
+        }
+        body
+    };
+    let said = |key: &str, lease: Value| desk.post("/v1/jobs", &body(key, lease)).0;
+    assert_eq!(said("short", Value::Null), 201);
+    assert_eq!(said("short", json!(120)), 200);
+    assert_eq!(said("long", json!(120)), 201);
+    assert_eq!(said("long", Value::Null), 200);
+    assert_eq!(said("other", json!(60)), 201);
+    assert_eq!(said("other", Value::Null), 409);
+    // As if the setting had been 60 when it was started: the job's own lease counts.
+    let account = ObjectName::Account(AccountId::new("a").unwrap());
+    let storage = desk.machine.objects.storage(&account).unwrap();
+    let earlier = "update job set lease_seconds = 60 where key = 'short'";
+    storage.query(earlier, &[]).unwrap();
+    assert_eq!(said("short", Value::Null), 200);
+    assert_eq!(said("short", json!(60)), 200);
+    assert_eq!(said("short", json!(120)), 409);
 }
 
 #[test]
