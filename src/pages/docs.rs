@@ -53,6 +53,10 @@ fn rules() -> Markup {
                 code { "code" } ". A 503 with " code { "Retry-After" } " is safe to try again. "
                 "Every answer carries " code { "X-Request-Id" } "."
             }
+            li {
+                "Where there is a " code { "GET" } ", " code { "HEAD" } " answers the same "
+                "without a body; " code { "OPTIONS" } " answers 204 with " code { "Allow" } "."
+            }
             li { "Looked at in this order: path 404, method 405, token 401, role 403, size 413, "
                 "JSON 400, account 422 or 404, body 422, then the thing itself." }
         }
@@ -76,6 +80,7 @@ fn one(operation: &Operation) -> Markup {
             }
             p.soft { (who(operation)) }
             @if !operation.details.is_empty() { p { (prose(operation.details)) } }
+            @if !operation.head.is_empty() { p { code { "HEAD" } " " (prose(operation.head)) } }
             @if !operation.query.is_empty() { (fields("Query", operation.query)) }
             @if !operation.body.is_empty() { (fields("Body", operation.body)) }
             @for answer in operation.answers {

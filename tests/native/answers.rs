@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use counterfoil::http::openapi::{AREAS, Content, document};
 use counterfoil::http::reply::Response;
-use counterfoil::http::request::{Body, Request};
+use counterfoil::http::request::{Body, Method, Request};
 use counterfoil::http::route::{Found, Spec, find};
 use counterfoil::native::machine::{Machine, request};
 use serde_json::{Value, json};
@@ -96,25 +96,31 @@ impl<'a> Talk<'a> {
             Body::TooLarge => None,
         };
         let response = self.machine.handle(asked);
-        self.judge(spec, &response);
+        self.judge(method, spec, &response);
         if response.status < 300 {
             self.judge_body(spec, body.as_ref());
         }
         response
     }
 
-    fn operation(&self, spec: &Spec) -> &Value {
-        let method = spec.method.name().to_ascii_lowercase();
+    fn operation(&self, method: Method, spec: &Spec) -> &Value {
+        let method = method.name().to_ascii_lowercase();
         &self.document["paths"][spec.pattern][method]
     }
 
-    fn judge(&self, spec: &Spec, response: &Response) {
-        let (method, status) = (spec.method.name(), response.status);
-        let place = format!("{method} {} {status}", spec.pattern);
+    fn judge(&self, method: Method, spec: &Spec, response: &Response) {
+        let status = response.status;
+        let place = format!("{} {} {status}", method.name(), spec.pattern);
         let text = String::from_utf8_lossy(&response.body);
-        let described = &self.operation(spec)["responses"][status.to_string()];
+        let described = &self.operation(method, spec)["responses"][status.to_string()];
         if !described.is_object() {
             return self.blame(format!("{place} is not described: {text}"));
+        }
+        if method == Method::Head {
+            assert!(response.body.is_empty(), "{place} has a body");
+            assert!(described.get("content").is_none(), "{place} has a body");
+            self.seen.0.borrow_mut().insert(place);
+            return;
         }
         let Some(content_type) = response.header("content-type") else {
             assert!(response.body.is_empty(), "{place} has a body of no type");
@@ -189,7 +195,7 @@ impl<'a> Talk<'a> {
 
     /// What is taken must be what the description says that is taken.
     fn judge_body(&self, spec: &Spec, body: Option<&Value>) {
-        let asked = &self.operation(spec)["requestBody"];
+        let asked = &self.operation(spec.method, spec)["requestBody"];
         let schema = &asked["content"]["application/json"]["schema"];
         if let (Some(body), true) = (body, schema.is_object())
             && let Some(why) = wrong(&self.document, schema, body)

@@ -289,9 +289,15 @@ fn links(seen: &Seen) {
     let asked = request("GET", "/spring", "", &NONE);
     let ahead = talk.send(with_header(asked, "sec-purpose", "prefetch"));
     assert_eq!(ahead.status, 503);
+    talk.is(302, "", "HEAD /spring", &NONE);
+    talk.is(404, "", "HEAD /none", &NONE);
+    let asked = request("HEAD", "/spring", "", &NONE);
+    let ahead = talk.send(with_header(asked, "sec-purpose", "prefetch"));
+    assert_eq!(ahead.status, 503);
     let off = json!({"disabled": true, "expires_at": null});
     talk.is(200, &key, "PATCH /v1/links/spring", &off);
     talk.refused(410, "gone", "", "GET /spring", &NONE);
+    talk.is(410, "", "HEAD /spring", &NONE);
     talk.refused(404, "not_found", &key, "PATCH /v1/links/none", &off);
 }
 

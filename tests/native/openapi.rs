@@ -141,6 +141,26 @@ fn the_document_is_whole() {
     }
 }
 
+#[test]
+fn a_short_link_s_head_is_its_get_without_a_body() {
+    let document = document("http://localhost:8787");
+    let paths = document["paths"].as_object().expect("paths");
+    let with_head = paths.iter().filter(|(_, one)| one.get("head").is_some());
+    let with_head: Vec<&String> = with_head.map(|(path, _)| path).collect();
+    assert_eq!(with_head, ["/{code}"], "others are told of once, for all");
+    let about = document["info"]["description"].as_str().expect("text");
+    assert!(about.contains("HEAD"), "{about}");
+    let statuses = |method: &str| -> Vec<String> {
+        let responses = document["paths"]["/{code}"][method]["responses"].as_object();
+        responses.expect("answers").keys().cloned().collect()
+    };
+    assert_eq!(statuses("head"), statuses("get"));
+    let head = &document["paths"]["/{code}"]["head"]["responses"];
+    for (status, response) in head.as_object().expect("answers") {
+        assert_eq!(response.get("content"), None, "{status}");
+    }
+}
+
 /// Every `code` that some source file gives a problem.
 fn codes_in(folder: &Path, found: &mut BTreeMap<String, PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::super::request::Method;
 use super::super::route::Access;
 use super::{AREAS, Area, Content, Field, Kind, Operation, PROBLEMS, Sample, Thing};
 
@@ -15,7 +16,12 @@ pub fn document(server: &str) -> Value {
             let path = paths.entry(operation.pattern).or_insert_with(|| json!({}));
             if let Value::Object(methods) = path {
                 let method = operation.method.name().to_ascii_lowercase();
-                methods.insert(method, described(area, operation));
+                let get = described(area, operation);
+                if !operation.head.is_empty() {
+                    let head = described_head(operation, get.clone());
+                    methods.insert("head".to_owned(), Value::Object(head));
+                }
+                methods.insert(method, Value::Object(get));
             }
         }
     }
@@ -29,6 +35,8 @@ pub fn document(server: &str) -> Value {
             "title": "Counterfoil",
             "version": env!("CARGO_PKG_VERSION"),
             "summary": "Usage billing that is exact at the edge.",
+            "description": "Every path that has a GET answers HEAD like it: the same status and \
+                headers, without a body. OPTIONS answers 204 with `Allow`.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": server}],
@@ -94,9 +102,10 @@ fn problem_schema() -> Value {
     })
 }
 
-fn described(area: &Area, operation: &Operation) -> Value {
+fn described(area: &Area, operation: &Operation) -> Map<String, Value> {
     let mut out = Map::new();
-    out.insert("operationId".to_owned(), json!(operation_id(operation)));
+    let id = operation_id(operation.method, operation.pattern);
+    out.insert("operationId".to_owned(), json!(id));
     out.insert("summary".to_owned(), json!(operation.summary));
     if !operation.details.is_empty() {
         out.insert("description".to_owned(), json!(operation.details));
@@ -115,21 +124,30 @@ fn described(area: &Area, operation: &Operation) -> Value {
         out.insert("requestBody".to_owned(), body);
     }
     out.insert("responses".to_owned(), responses(operation));
-    Value::Object(out)
+    out
+}
+
+/// The `HEAD` of a `GET`: what it answers, without any body.
+fn described_head(get: &Operation, mut out: Map<String, Value>) -> Map<String, Value> {
+    let id = operation_id(Method::Head, get.pattern);
+    out.insert("operationId".to_owned(), json!(id));
+    out.insert("description".to_owned(), json!(get.head));
+    if let Some(Value::Object(responses)) = out.get_mut("responses") {
+        for response in responses.values_mut().filter_map(Value::as_object_mut) {
+            response.remove("content");
+        }
+    }
+    out
 }
 
 /// `get_v1_jobs_id`
-fn operation_id(operation: &Operation) -> String {
-    let path = operation.pattern.replace(['{', '}'], "");
+fn operation_id(method: Method, pattern: &str) -> String {
+    let path = pattern.replace(['{', '}'], "");
     let words: Vec<&str> = path
         .split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty())
         .collect();
-    format!(
-        "{}_{}",
-        operation.method.name().to_ascii_lowercase(),
-        words.join("_")
-    )
+    format!("{}_{}", method.name().to_ascii_lowercase(), words.join("_"))
 }
 
 fn security(access: Access) -> Value {

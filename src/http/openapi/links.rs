@@ -168,9 +168,10 @@ const OPERATIONS: &[Operation] = &[
         .problems(&["unavailable"]),
     route(Get, "/{code}", "Follow a short link")
         .details(
-            "Answered before the click is written. HEAD is the same, empty and not counted. A \
-             browser's prefetch is answered 503, so that it asks again when a person clicks.",
+            "Answered before the click is written. A browser's prefetch is answered 503, so that \
+             it asks again when a person clicks.",
         )
+        .head("What GET answers, without a body. It is never counted as a click.")
         .answers(&[empty(302, "To the stored destination.")])
         .problems(&["gone", "prefetch", "unavailable"]),
     route(Get, "/v1/usage", "Read what was used in a cycle")

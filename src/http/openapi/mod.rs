@@ -34,6 +34,8 @@ pub struct Operation {
     pub summary: &'static str,
     /// What else a caller has to know; may be empty.
     pub details: &'static str,
+    /// What its `HEAD` is for, where it is more than any `GET` without its body; may be empty.
+    pub head: &'static str,
     /// Query parameters of its own.
     pub query: &'static [Field],
     /// Fields of the JSON body.
@@ -222,6 +224,7 @@ pub(super) const fn route(
         pattern,
         summary,
         details: "",
+        head: "",
         query: &[],
         body: &[],
         list: false,
@@ -233,6 +236,11 @@ pub(super) const fn route(
 impl Operation {
     const fn details(mut self, details: &'static str) -> Self {
         self.details = details;
+        self
+    }
+
+    const fn head(mut self, head: &'static str) -> Self {
+        self.head = head;
         self
     }
 
