@@ -10,6 +10,8 @@ use super::body::whole_number;
 use super::list::Page;
 use super::reply::{Answer, Problem, Response};
 use super::request::{Body, Method};
+use crate::inbox::facts;
+use crate::moment;
 use crate::provider::standin::wire::{Ask, EventAsk, HttpAsk, PlanChange, PutCustomer, Reply};
 use crate::provider::standin::{self, clock};
 use crate::units::{AgreementId, Millis, PlanCode, SAFE_MAX, is_path_id};
@@ -190,6 +192,15 @@ fn event(call: &Call) -> Result<Ask, Problem> {
     };
     let deliver = fields.opt_int("deliver", 0, DELIVERIES_MAX)?.unwrap_or(1);
     fields.finish()?;
+    // What is only signed may be a forgery, for a test of who receives it.
+    if deliver > 0 {
+        let event_id = event_id.as_deref();
+        must_read("type", Some(&kind), facts::is_type_name)?;
+        must_read("event_id", event_id, facts::is_event_id)?;
+        must_read("timestamp", timestamp.as_deref(), |text| {
+            moment::parse(text).is_some()
+        })?;
+    }
     Ok(Ask::Event(EventAsk {
         r#type: kind,
         customer_id,
@@ -204,6 +215,15 @@ fn event(call: &Call) -> Result<Ask, Problem> {
             Some(to) => target(call, &to)?,
         },
     }))
+}
+
+/// 422 where our own inbox would refuse every delivery of the event for this text.
+fn must_read(field: &str, text: Option<&str>, reads: fn(&str) -> bool) -> Result<(), Problem> {
+    if text.is_none_or(reads) {
+        return Ok(());
+    }
+    let detail = "No webhook has one of this form. With `deliver` 0 it is signed all the same.";
+    Err(Problem::field(field, detail))
 }
 
 /// Where an event may be delivered: to this Worker itself, which gives a path, or to a loopback

@@ -11,6 +11,8 @@ use crate::units::{AgreementId, CustomerId, Millis, PlanCode, is_path_id};
 
 /// Members that only access and ID tokens have: the same keys sign them.
 const TOKEN_MARKS: [&str; 4] = ["scp", "azp", "gty", "at_hash"];
+/// Real types have up to about 40 letters.
+const TYPE_BYTES_MAX: usize = 100;
 /// Prefixes of ids that are not a customer's, though they may stand in its place.
 const NOT_A_CUSTOMER: [&str; 5] = ["kp_", "org_", "agreement_", "event_", "sbg_"];
 /// Lanes of events that name no customer; none of these names can be a customer's.
@@ -55,6 +57,16 @@ impl Facts {
     }
 }
 
+/// Whether a text may be an event's type.
+pub fn is_type_name(text: &str) -> bool {
+    (1..=TYPE_BYTES_MAX).contains(&text.len())
+}
+
+/// Whether a text may be an event's signed id.
+pub fn is_event_id(text: &str) -> bool {
+    is_path_id(text)
+}
+
 /// Whether a lane is a customer's.
 pub fn is_customers(lane: &str) -> bool {
     !lane.starts_with('~')
@@ -75,8 +87,8 @@ pub fn read(payload: &str, issuer: Option<&str>) -> Result<Facts, Refused> {
         return Err(Refused::WrongToken);
     }
     let text = |name: &str| members.get(name).and_then(Value::as_str);
-    let type_name = text("type").filter(|name| (1..=100).contains(&name.len()));
-    let event_id = text("event_id").filter(|id| is_path_id(id));
+    let type_name = text("type").filter(|name| is_type_name(name));
+    let event_id = text("event_id").filter(|id| is_event_id(id));
     let has_data = members.get("data").is_some_and(Value::is_object);
     let (Some(type_name), Some(event_id), Some(sent), true) =
         (type_name, event_id, text("timestamp"), has_data)

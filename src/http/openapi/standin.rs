@@ -331,6 +331,10 @@ const OPERATIONS: &[Operation] = &[
         ])
         .answers(&[json(200, "What is now set.", &[&FAULT])]),
     route(Post, "/standin/events", "Sign an event and deliver it")
+        .details(
+            "With `deliver` 0 it is only signed, whatever its `type`, `event_id`, `timestamp` and \
+             size; what is delivered must be what the inbox takes.",
+        )
         .body(&[
             must("type", Text, "Kinde's name of it."),
             must("customer_id", Text, "Whose."),

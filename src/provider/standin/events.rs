@@ -7,11 +7,12 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
-use super::wire::EventAsk;
+use super::wire::{EventAsk, Reply};
 use super::{customers, keys};
 use crate::fault::Fault;
 use crate::http::app;
 use crate::http::request::{Body, Method, Request};
+use crate::limits::BODY_BYTES_MAX;
 use crate::moment;
 use crate::object::Object;
 use crate::params;
@@ -38,7 +39,7 @@ struct Delivery {
 }
 
 /// Signs an event and delivers it; gives the token, its ids and how each delivery was answered.
-pub async fn post(object: &Object, ask: &EventAsk) -> Result<Value, Fault> {
+pub async fn post(object: &Object, ask: &EventAsk) -> Result<Reply, Fault> {
     let key = keys::current(object).await?;
     let event_id = match &ask.event_id {
         Some(event_id) => event_id.clone(),
@@ -52,6 +53,11 @@ pub async fn post(object: &Object, ask: &EventAsk) -> Result<Value, Fault> {
     let number = number_of_event(object)?;
     let payload = payload(ask, &event_id, now, number);
     let jwt = key.sign(object, &payload).await?;
+    if ask.deliver > 0 && jwt.len() > BODY_BYTES_MAX {
+        let detail = "The signed event is larger than the 256 KiB that are received.";
+        let (field, detail) = ("data".to_owned(), detail.to_owned());
+        return Ok(Reply::Wrong { field, detail });
+    }
     let mut answers = Vec::new();
     for _ in 0..ask.deliver {
         let now = object.now()?;
@@ -70,7 +76,7 @@ pub async fn post(object: &Object, ask: &EventAsk) -> Result<Value, Fault> {
     if let (1.., Some(members)) = (ask.deliver, signed.as_object_mut()) {
         members.insert("answers".to_owned(), json!(answers));
     }
-    Ok(signed)
+    Ok(Reply::Done(signed))
 }
 
 /// Makes every delivery whose time has come.

@@ -104,7 +104,7 @@ impl StandInObject {
                 mode,
                 times,
             } => put_fault(object, operation, mode, *times),
-            Ask::Event(event) => Ok(Reply::Done(events::post(object, event).await?)),
+            Ask::Event(event) => events::post(object, event).await,
             Ask::RotateKeys { drop } => Ok(Reply::Done(keys::rotate(object, *drop).await?)),
             Ask::Calls { limit, before } => Ok(Reply::Done(calls::list(sql, *limit, *before)?)),
         }

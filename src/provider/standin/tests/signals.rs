@@ -98,6 +98,44 @@ fn a_delivery_goes_to_this_worker_or_a_loopback_address_only() {
 }
 
 #[test]
+fn what_our_own_inbox_would_refuse_is_only_signed_and_never_delivered() {
+    let client = Client::new();
+    let event = |name: &str, value: &Value, deliver: u32| {
+        let mut body = json!({"type": "x", "customer_id": "customer_1", "deliver": deliver});
+        body[name] = value.clone();
+        client.control("POST", "/standin/events", &body)
+    };
+    let long = "e".repeat(65);
+    for (name, value) in [
+        ("event_id", json!("event 1")),
+        ("event_id", json!("../event")),
+        ("event_id", json!(long)),
+        ("type", json!("t".repeat(101))),
+        ("timestamp", json!("yesterday")),
+        ("data", json!({"text": "a".repeat(200 * 1024)})),
+    ] {
+        let (status, answer) = event(name, &value, 1);
+        assert_eq!((status, text(&answer, "field")), (422, name), "{answer}");
+        assert_eq!(event(name, &value, 0).0, 200, "a forgery may be signed");
+    }
+    for (name, value) in [
+        ("event_id", json!("event-1.2_3")),
+        ("type", json!("t".repeat(100))),
+        ("timestamp", json!("2026-11-10T23:00:00.123456789+11")),
+        ("event_timestamp", json!("its order is not known")),
+        ("webhook_id", json!("w".repeat(200))),
+        ("data", json!({"text": "a".repeat(190 * 1024)})),
+    ] {
+        let (status, answer) = event(name, &value, 1);
+        assert_eq!(
+            (status, &answer["answers"]),
+            (200, &json!([200])),
+            "{name}: {answer}"
+        );
+    }
+}
+
+#[test]
 fn a_delivery_that_is_not_answered_is_made_again_by_kinde_s_schedule() {
     let client = Client::new();
     let body = json!({"type": "customer.payment_succeeded", "customer_id": "customer_1",
