@@ -42,9 +42,15 @@ pub enum Doorbell {
 
 /// Applies a claimed event; an error means that nothing happened and the lane is still held.
 pub async fn apply(world: &Rc<World>, claimed: &Claimed, doorbell: Doorbell) -> Result<(), Fault> {
+    // One that a release before this one stored, or that is replayed.
+    if let Some(verdict) = rules::judge_type(&claimed.type_name) {
+        return end_with(world, claimed, Vec::new(), verdict).await;
+    }
     let kind = claimed.told.kind;
-    if !kind.needs_account() {
-        return without_account(world, claimed).await;
+    if kind == Kind::Deleted {
+        open_review(world, claimed).await?;
+        let verdict = Verdict::Applied("in review".to_owned());
+        return end_with(world, claimed, Vec::new(), verdict).await;
     }
     let Some(customer) = &claimed.customer_id else {
         return no_customer(world, claimed).await;
@@ -102,10 +108,7 @@ fn standing(known: &Known) -> Standing {
 }
 
 fn ended(claimed: &Claimed, verdict: Verdict) -> End {
-    let (status, result) = match verdict {
-        Verdict::Applied(result) => ("applied", result),
-        Verdict::Ignored(result) => ("ignored", result),
-    };
+    let (status, result) = verdict.told();
     End {
         status,
         result,
@@ -450,18 +453,15 @@ fn payment_effects(
     (effects, Verdict::Applied(result))
 }
 
-/// Events that no account is needed for.
-async fn without_account(world: &Rc<World>, claimed: &Claimed) -> Result<(), Fault> {
-    let verdict = match claimed.told.kind {
-        Kind::MeterUsage => Verdict::Applied("kept as information".to_owned()),
-        Kind::Deleted => {
-            open_review(world, claimed).await?;
-            Verdict::Applied("in review".to_owned())
-        }
-        _ => Verdict::Ignored(format!("type {} has no effect here", claimed.type_name)),
-    };
+/// The end of an event that no account is needed for.
+async fn end_with(
+    world: &Rc<World>,
+    claimed: &Claimed,
+    effects: Vec<Statement>,
+    verdict: Verdict,
+) -> Result<(), Fault> {
     let end = ended(claimed, verdict);
-    finish(world, claimed, Vec::new(), &end).await.map(|_| ())
+    finish(world, claimed, effects, &end).await.map(|_| ())
 }
 
 /// A person looks at what becomes of the account; the same event opens one item.
@@ -480,8 +480,8 @@ async fn open_review(world: &World, claimed: &Claimed) -> Result<(), Fault> {
 async fn no_customer(world: &Rc<World>, claimed: &Claimed) -> Result<(), Fault> {
     let detail = json!({"event": claimed.id, "type": claimed.type_name});
     let alert = alerts::raise("no_customer", &claimed.type_name, &detail, world.now());
-    let end = ended(claimed, Verdict::Ignored("it names no customer".to_owned()));
-    finish(world, claimed, vec![alert], &end).await.map(|_| ())
+    let verdict = Verdict::Ignored("it names no customer".to_owned());
+    end_with(world, claimed, vec![alert], verdict).await
 }
 
 /// The customer has no account yet: the event waits, without using up a try.

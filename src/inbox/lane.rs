@@ -318,20 +318,20 @@ fn end_statements(claimed: &Claimed, end: &End, now: Millis) -> Vec<Statement> {
         params![claimed.lane.as_str()],
     );
     let mut statements = vec![event, run, lane];
-    if !claimed.lane.starts_with(DEMO_PREFIX) {
-        let (outcome, name) = (end.status, metric_type(&claimed.type_name));
-        let name = format!("counterfoil_event_runs_total{{outcome=\"{outcome}\",type=\"{name}\"}}");
-        statements.push(tally::add(&name, 1));
-    }
+    let sum = counted_as(&claimed.lane, &claimed.type_name, end.status);
+    statements.extend(sum.map(|name| tally::add(&name, 1)));
     statements
 }
 
-/// The type as a label: what the provider documents, and one word for the rest.
-fn metric_type(name: &str) -> &str {
-    match rules::Kind::of_type(name) {
+/// The sum in which an end is counted; none in a demonstration. The type as a label: what the
+/// provider documents, and one word for the rest.
+pub fn counted_as(lane: &str, type_name: &str, status: &str) -> Option<String> {
+    let label = match rules::Kind::of_type(type_name) {
         rules::Kind::Other => "other",
-        _ => name,
-    }
+        _ => type_name,
+    };
+    let name = format!("counterfoil_event_runs_total{{outcome=\"{status}\",type=\"{label}\"}}");
+    (!lane.starts_with(DEMO_PREFIX)).then_some(name)
 }
 
 /// A failed try: the next one, or none.

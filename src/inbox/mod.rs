@@ -2,7 +2,8 @@
 //! in effect, in any order, after any crash.
 //!
 //! * `receive`: a delivery is verified (`token`, `keys`) and stored with its receipt in one batch;
-//!   200 means stored, never applied. A refusal leaves nothing but a counter.
+//!   200 means stored, never applied; what does nothing beyond being stored is at its end with
+//!   that. A refusal leaves nothing but a counter.
 //! * `lane`: one event of a customer at a time. A claim puts a random token into the customer's
 //!   lane; every batch of an apply begins with a guard on it, so a worker that lost its lease
 //!   changes nothing. The table is the schedule: object, alarm and cron only wake it.

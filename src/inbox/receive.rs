@@ -1,9 +1,11 @@
 //! A delivery: verified, then stored with its receipt in one batch, then answered.
 //!
-//! 200 means stored. What is not verified leaves nothing but a counter. An event is known by its
-//! signed id alone; the header `webhook-id` is kept on the receipt and, where it comes with two
-//! events or one event comes with two of it, noted.
+//! 200 means stored. An event whose type alone says how it ends is stored with that end; every
+//! other one waits in its lane. What is not verified leaves nothing but a counter. An event is
+//! known by its signed id alone; the header `webhook-id` is kept on the receipt and, where it comes
+//! with two events or one event comes with two of it, noted.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use serde_json::json;
@@ -12,6 +14,8 @@ use super::alerts;
 use super::canonical::content;
 use super::facts::{self, Facts};
 use super::keys::{self, Found};
+use super::lane::counted_as;
+use super::rules::{self, Verdict};
 use super::token::{self, Refused, Token};
 use super::waking;
 use crate::fault::Fault;
@@ -173,6 +177,16 @@ struct Delivery<'a> {
     now: Millis,
 }
 
+/// What is written of one delivery.
+#[derive(Clone)]
+pub struct Written {
+    event_id: String,
+    /// The sum to which its event is added if it is new: where it ends as it is stored.
+    counted_as: Option<String>,
+    event: Statement,
+    receipt: Statement,
+}
+
 /// Deliveries that arrive while some are being stored are stored together: each is two statements,
 /// all in one batch, and a delivery that is stored twice is a copy.
 #[derive(Clone)]
@@ -180,7 +194,7 @@ pub struct Deliveries(());
 
 impl Journey for Deliveries {
     type Key = ();
-    type Ask = [Statement; 2];
+    type Ask = Written;
     type Told = Row;
     const TOGETHER_MAX: usize = 32;
 
@@ -195,27 +209,62 @@ impl Journey for Deliveries {
     fn call<'a>(
         &'a self,
         world: &'a World,
-        asks: Vec<[Statement; 2]>,
+        asks: Vec<Written>,
     ) -> Later<'a, Result<Vec<Row>, Fault>> {
         Box::pin(async move {
-            let results = world.db.batch(asks.into_iter().flatten().collect()).await?;
+            let mut statements = sums(&asks);
+            let first = statements.len();
+            statements.extend(asks.into_iter().flat_map(|ask| [ask.event, ask.receipt]));
+            let results = world.db.batch(statements).await?;
             let missing = || Fault::unavailable("store an event", "no row came back");
             let row = |rows: &Rows| rows.first().cloned().ok_or_else(missing);
             // The event's row, then nothing of its receipt.
-            results.iter().step_by(2).map(row).collect()
+            results.iter().skip(first).step_by(2).map(row).collect()
         })
     }
+}
+
+/// Counts the events that end as they are stored, before they are: one that is known is not counted
+/// again. Of two deliveries of one event the first is stored, the other is a copy.
+fn sums(asks: &[Written]) -> Vec<Statement> {
+    let mut firsts = BTreeMap::new();
+    for ask in asks {
+        firsts.entry(&ask.event_id).or_insert(&ask.counted_as);
+    }
+    let mut events: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (event_id, name) in firsts {
+        if let Some(name) = name {
+            events.entry(name).or_default().push(event_id);
+        }
+    }
+    let sum = |(name, events)| {
+        Statement::new(
+            "insert into tally (name, total) select ?1, count(*) from json_each(?2) as new \
+             where not exists (select 1 from event where provider = ?3 and event_id = new.value) \
+             on conflict (name) do update set total = total + excluded.total",
+            params![name, json!(events).to_string(), PROVIDER],
+        )
+    };
+    events.into_iter().map(sum).collect()
 }
 
 /// Event and receipt in one batch. A conflict's alert follows before the answer: where it cannot be
 /// raised the delivery is not answered 200, and the next copy raises it.
 async fn store(world: &Rc<World>, delivery: &Delivery<'_>) -> Result<Received, Fault> {
     let id = world.mint("evt_")?;
-    let statements = [event_row(&id, delivery), receipt_row(delivery)];
-    let row = together::ask(world, &Deliveries(()), statements).await?;
+    let facts = delivery.facts;
+    let end = rules::judge_type(&facts.type_name).map(Verdict::told);
+    let sum = |(status, _): &(&str, String)| counted_as(&facts.lane(), &facts.type_name, status);
+    let written = Written {
+        event_id: facts.event_id.clone(),
+        counted_as: end.as_ref().and_then(sum),
+        event: event_row(&id, delivery, end),
+        receipt: receipt_row(delivery),
+    };
+    let row = together::ask(world, &Deliveries(()), written).await?;
     if row.int("conflict")? != 0 {
         let detail = json!({"event": row.text("id")?, "type": row.text("type")?});
-        let event_id = delivery.facts.event_id.as_str();
+        let event_id = facts.event_id.as_str();
         let alert = alerts::raise("conflict", event_id, &detail, delivery.now);
         world.db.query(alert).await?;
     }
@@ -236,18 +285,20 @@ fn received(row: &Row, delivery: &Delivery<'_>) -> Result<Received, Fault> {
     })
 }
 
-/// The event, or one more copy of it. A copy makes an event that waits for its next try due at
-/// once, and never changes what was stored first.
-fn event_row(id: &str, delivery: &Delivery<'_>) -> Statement {
+/// The event, at its end or due, or one more copy of it. A copy makes an event that waits for its
+/// next try due at once, and never changes what was stored first.
+fn event_row(id: &str, delivery: &Delivery<'_>, end: Option<(&str, String)>) -> Statement {
     let facts = delivery.facts;
+    let due_at = end.is_none().then_some(delivery.now);
+    let (status, result) = end.map_or(("received", None), |(status, why)| (status, Some(why)));
     Statement::new(
         "insert into event (id, provider, event_id, type, lane, customer_id, agreement_id, plan, \
-         occurred_ms, occurred_nanos, received_at_ms, next_at_ms, content, body) \
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, ?13) \
+         occurred_ms, occurred_nanos, received_at_ms, next_at_ms, content, body, status, result) \
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?14, ?12, ?13, ?15, ?16) \
          on conflict (provider, event_id) do update set seen = seen + 1, \
          conflict = max(conflict, content <> excluded.content), \
          next_at_ms = case when status in ('failed', 'waiting') \
-           then min(next_at_ms, excluded.next_at_ms) else next_at_ms end \
+           then min(next_at_ms, excluded.received_at_ms) else next_at_ms end \
          returning id, lane, seen, next_at_ms, content, type, conflict, \
          (select a.account_id from account a where a.customer_id = ?6) as account_id",
         params![
@@ -263,7 +314,10 @@ fn event_row(id: &str, delivery: &Delivery<'_>) -> Statement {
             facts.occurred.map(|time| time.nanos),
             delivery.now,
             delivery.content,
-            delivery.payload
+            delivery.payload,
+            due_at,
+            status,
+            result
         ],
     )
 }

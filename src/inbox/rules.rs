@@ -49,14 +49,6 @@ impl Kind {
             _ => Self::Other,
         }
     }
-
-    /// Whether it does nothing without an account.
-    pub const fn needs_account(self) -> bool {
-        match self {
-            Self::Changed | Self::Ended | Self::Paid | Self::Unpaid => true,
-            Self::MeterUsage | Self::Deleted | Self::Other => false,
-        }
-    }
 }
 
 /// The facts of an event that decide.
@@ -98,6 +90,16 @@ pub enum Verdict {
     Ignored(String),
 }
 
+impl Verdict {
+    /// The event's status, and its result.
+    pub fn told(self) -> (&'static str, String) {
+        match self {
+            Self::Applied(result) => ("applied", result),
+            Self::Ignored(result) => ("ignored", result),
+        }
+    }
+}
+
 /// What a subscription event does where the provider cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
@@ -112,6 +114,18 @@ pub enum Unread {
     },
     /// It changes nothing.
     End(Verdict),
+}
+
+/// How an event ends whose type alone says that nothing is left to do once it is stored. It needs
+/// no lane: there is no effect that another event could overtake.
+pub fn judge_type(type_name: &str) -> Option<Verdict> {
+    match Kind::of_type(type_name) {
+        Kind::MeterUsage => Some(Verdict::Applied("kept as information".to_owned())),
+        Kind::Other => Some(Verdict::Ignored(format!(
+            "type {type_name} has no effect here"
+        ))),
+        Kind::Changed | Kind::Ended | Kind::Paid | Kind::Unpaid | Kind::Deleted => None,
+    }
 }
 
 /// Whether an event may only be judged behind a read of the provider.

@@ -6,6 +6,7 @@ const LANES = "src/inbox/lane.rs";
 const BATCH = "src/ledger/batch.rs";
 const OUTBOX = "src/ledger/outbox.rs";
 const PLANS = "src/plans/store.rs";
+const INTAKE = "src/inbox/receive.rs";
 
 const store = (name, file, from, to, ...tests) => ({ name, file, edits: [[from, to]], tests });
 
@@ -15,6 +16,8 @@ export default [
   store("the newest event first", LANES, "order by e.occurred_ms, e.occurred_nanos, e.id limit 1", "order by e.occurred_ms desc, e.id limit 1", "inbox"),
   store("a claim without a lease", LANES, "attempts = attempts + 1, next_at_ms = ?3", "attempts = attempts + 1, next_at_ms = null", "inbox_lanes"),
   store("the lane is kept after the end", LANES, "set token = null, lease_ends_at_ms = null, event = null where lane = ?1", "set event = null where lane = ?1", "inbox_lanes"),
+  store("an end is counted for each copy", INTAKE, "where not exists (select 1 from event where provider = ?3 and event_id = new.value) \\", "where ?3 <> '' \\", "inbox"),
+  store("a copy without effect takes the next try away", INTAKE, "min(next_at_ms, excluded.received_at_ms)", "min(next_at_ms, excluded.next_at_ms)", "inbox"),
   store("an older read writes over a newer", PLANS, "written = ?2 and written < ?3", "?2 >= 0 and ?3 >= 0", "plans"),
   store("a given anchor is moved", PLANS, "and number = 1 and fixed_at_ms is null and source <> ?5", "and number = 1 and fixed_at_ms is null and ?5 <> ''", "accounts", "plans"),
   store("a fixed anchor is moved", PLANS, "and number = 1 and fixed_at_ms is null and source <> ?5", "and number = 1 and source <> ?5", "accounts", "plans"),

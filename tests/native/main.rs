@@ -35,6 +35,7 @@ mod gate_limits;
 mod gate_routes;
 mod inbox;
 mod inbox_desk;
+mod inbox_door;
 mod inbox_lanes;
 mod inbox_replay;
 mod inbox_routes;
