@@ -13,6 +13,7 @@ use serde_json::{Value as Json, json};
 
 use crate::fault::Fault;
 use crate::inbox::alerts;
+use crate::ledger::base;
 use crate::ledger::billed::{self, Billed};
 use crate::ledger::compare::{Comparer, Count, Found, Seen, store_found};
 use crate::ledger::evidence::Evidence;
@@ -34,8 +35,8 @@ const PAGE_ROWS: i64 = 50;
 const AT_ONCE: usize = 5;
 /// What a page may cost beside its features, and a feature that is repaired.
 const CALLS_PER_PAGE: u32 = 16;
-/// See [`CALLS_PER_PAGE`].
-const CALLS_PER_FEATURE: u32 = 14;
+/// See [`CALLS_PER_PAGE`]; its agreement may have been replaced.
+const CALLS_PER_FEATURE: u32 = 14 + base::CALLS;
 /// What reading an account's agreement again may cost.
 const CALLS_PER_REFRESH: u32 = 20;
 
@@ -342,12 +343,9 @@ impl<'a> Run<'a> {
             return Vec::new();
         };
         let cycle = billed.account.cycle_at(now).name;
-        let is_in = |key: &String| {
-            agreement.feature_keys.is_empty() || agreement.feature_keys.contains(key)
-        };
         let features = self.world.settings.features.iter();
         features
-            .filter(|(_, feature)| is_in(&feature.provider_key))
+            .filter(|(_, feature)| agreement.contains(&feature.provider_key))
             .map(|(name, _)| Pair {
                 account_id: billed.account.account_id.clone(),
                 feature: name.clone(),

@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 use crate::accounts::store;
 use crate::cycle::Cycle;
 use crate::fault::Fault;
+use crate::ledger::base;
 use crate::ledger::billed::{self, Billed, cycle_named};
 use crate::ledger::marks::{self, Agreed, Mark, Note};
 use crate::ledger::meter::{Held, How, Pass, Subject, Written};
@@ -30,8 +31,10 @@ use crate::world::{Calls, World};
 const PAGE_ROWS: i64 = 100;
 /// What one page costs beside its meters, and what is kept back for the end of the run.
 const CALLS_PER_PAGE: u32 = 16;
-/// Where the runs stand, agreements, the run's number, and one meter whose agreement is read again.
-pub const CALLS_LEAST: u32 = 10 + CALLS_PER_PAGE + CALLS_PER_METER + CALLS_PER_REFRESH;
+/// Where the runs stand, agreements, the run's number, and one meter whose agreement is read again
+/// and was replaced.
+pub const CALLS_LEAST: u32 =
+    10 + CALLS_PER_PAGE + CALLS_PER_METER + base::CALLS + CALLS_PER_REFRESH;
 /// What one meter may cost: make, claim, read, write, confirm.
 const CALLS_PER_METER: u32 = 7;
 /// What reading an agreement again may cost: ticket, read, facts, batch, and loading it.
@@ -178,7 +181,7 @@ impl Run<'_> {
         for mark in marks {
             let (subject, wait_until) = self.subject(&mark, &billed, now);
             let is_ended = |subject: &Subject| subject.turn(now) == Turn::Ended;
-            cost += CALLS_PER_METER;
+            cost += CALLS_PER_METER + subject.as_ref().map_or(0, base::calls);
             if subject.as_ref().is_some_and(is_ended) {
                 cost += CALLS_PER_REFRESH;
             }
@@ -232,6 +235,7 @@ impl Run<'_> {
             provider_key: feature.provider_key.clone(),
             cycle,
             agreement: agreement.clone(),
+            agreements: billed.agreements.clone(),
             meter: mark.meter.clone(),
         };
         (Some(subject), Millis::ZERO)

@@ -31,24 +31,48 @@ pub enum Base {
     Ask(Box<Meter>),
 }
 
+/// What a base costs in calls: the meters three times, rows of unknown ones, itself, its evidence.
+const CALLS_PER_BASE: u32 = 6;
+/// What each earlier meter adds: its agreement, a person's word, what it holds, and keeping that.
+const CALLS_PER_EARLIER: u32 = 4;
+/// What a base costs that stands on one earlier meter.
+pub const CALLS: u32 = CALLS_PER_BASE + CALLS_PER_EARLIER;
+
+/// What the base of this meter may still cost.
+pub fn calls(subject: &Subject) -> u32 {
+    let current = subject.current_meter();
+    let earlier = u32::try_from(subject.without_row(&[]).len()).unwrap_or(u32::MAX);
+    let has_base = current.is_some_and(|meter| meter.base.is_some());
+    if has_base || (subject.meter.is_none() && earlier == 0) {
+        return 0;
+    }
+    CALLS_PER_BASE + CALLS_PER_EARLIER.saturating_mul(earlier.max(1))
+}
+
 /// The current meter's number. Makes the meter where the agreement is met for the first time, and
-/// makes it the current one again where it is taken up again.
+/// makes it the current one again where it is taken up again. Earlier agreements of the cycle whose
+/// meters nobody met are met now: what somebody else wrote there is billed as well.
 pub async fn open(world: &World, subject: &Subject) -> Result<i64, Fault> {
     if let Some(meter) = subject.current_meter() {
         return Ok(meter.number);
     }
-    let (pair, agreement) = (&subject.pair, &subject.agreement);
-    let (id, start) = (agreement.agreement_id.as_str(), agreement.period.starts_at);
-    let Some(last) = &subject.meter else {
-        world
-            .ledger
-            .batch(store::create(pair, 1, id, start))
-            .await?;
-        return Ok(1);
+    let pair = &subject.pair;
+    let mut meters = match &subject.meter {
+        Some(_) => store::meters_of(&*world.ledger, pair).await?,
+        None => Vec::new(),
     };
-    let number = last.number + 1;
-    let meters = store::meters_of(&*world.ledger, pair).await?;
+    let missing = subject.without_row(&meters);
+    if !missing.is_empty() {
+        let found = [(pair.clone(), missing)];
+        world.ledger.query(store::find(&found, world.now())).await?;
+        meters = store::meters_of(&*world.ledger, pair).await?;
+    }
+    let (id, start) = subject.agreement.identity();
     let is_it = |meter: &&Meter| !is_other_meter(meter.identity(), (id, start));
+    if let Some(current) = meters.last().filter(is_it) {
+        return Ok(current.number);
+    }
+    let number = meters.last().map_or(0, |meter| meter.number) + 1;
     let statements = match meters.iter().rfind(is_it) {
         Some(meter) => vec![store::take_up(pair, meter.number, number)],
         None => store::create(pair, number, id, start),

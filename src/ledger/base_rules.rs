@@ -6,7 +6,7 @@
 
 use super::meter_rules::{Period, SAME_MS};
 use crate::cycle::Cycle;
-use crate::units::{Delta, Millis};
+use crate::units::{AgreementId, Delta, Millis};
 
 /// A doubt whose meter could not be read for so long goes to a person.
 pub const DOUBT_MS: i64 = 3_600_000;
@@ -70,9 +70,13 @@ pub fn holding(earlier: Earlier, read: EarlierRead, now: Millis) -> Holding {
     if earlier.is_leased {
         return Holding::Wait;
     }
+    // What was never read holds whatever somebody else wrote: as before a first write, it is read,
+    // unless the provider has no way to say it.
+    let is_known = !earlier.is_doubtful && earlier.held.is_some();
     match read {
         EarlierRead::Total(total) => Holding::Known(total),
-        _ if !earlier.is_doubtful => Holding::Known(last_known(earlier.held)),
+        EarlierRead::Never if !earlier.is_doubtful => Holding::Known(last_known(earlier.held)),
+        EarlierRead::Failed if is_known => Holding::Known(last_known(earlier.held)),
         EarlierRead::Failed if now.since(earlier.since) < DOUBT_MS => Holding::Wait,
         EarlierRead::Failed | EarlierRead::Never => Holding::Ask,
     }
@@ -89,61 +93,77 @@ pub fn may_have_gone_astray(
     sent.is_some() && last_at.is_some_and(|at| at >= next_start)
 }
 
-/// What these meters hold together, without asking the provider; `None` while one is in doubt.
+/// What these meters hold together, without asking the provider; `None` while one is in doubt, or
+/// was neither written nor read yet.
 pub fn known_together(meters: impl IntoIterator<Item = Earlier>) -> Option<Delta> {
     let mut sum = Delta::ZERO;
     for meter in meters {
-        if meter.is_doubtful {
-            return None;
-        }
-        sum = sum.plus(last_known(meter.held))?;
+        sum = sum.plus(meter.held.filter(|_| !meter.is_doubtful)?)?;
     }
     Some(sum)
 }
 
 /// An agreement of an account, as it was last read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownAgreement<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agreement {
     /// The provider's id.
-    pub agreement_id: &'a str,
-    /// Whether it is the account's current one.
-    pub is_current: bool,
-    /// When we first heard of it.
-    pub first_seen: Millis,
+    pub agreement_id: AgreementId,
+    /// The provider's keys of what it contains; empty where the provider does not say.
+    pub feature_keys: Vec<String>,
     /// The period in which it was last seen.
     pub period: Period,
     /// When it ends or ended, if it does.
     pub expires_at: Option<Millis>,
+    /// When we first heard of it.
+    pub first_seen: Millis,
 }
 
-/// The meters of a running cycle, but for the current one, that may have been written and are not
-/// among those that the ledger knows: it was put back to before they were made.
-pub fn forgotten<'a>(
+impl Agreement {
+    /// Whether it contains a feature, as far as the provider says.
+    pub fn contains(&self, provider_key: &str) -> bool {
+        self.feature_keys.is_empty() || self.feature_keys.iter().any(|key| key == provider_key)
+    }
+
+    /// Its meter in the period in which it was last seen.
+    pub fn identity(&self) -> Identity<'_> {
+        (self.agreement_id.as_str(), self.period.starts_at)
+    }
+
+    /// Whether its meter may have been written in that cycle. One that had ended when we first
+    /// heard of it (the provider's clock may be behind), or before the cycle, was not; nor was one
+    /// whose period ends elsewhere.
+    fn ran_in(&self, cycle: &Cycle) -> bool {
+        let over = |at: Millis| at.after(SAME_MS) <= self.first_seen || at <= cycle.starts_at;
+        let fits = |end: Millis| end.since(cycle.ends_at).abs() <= SAME_MS;
+        !self.expires_at.is_some_and(over) && self.period.ends_at.is_none_or(fits)
+    }
+}
+
+/// The meters of a feature in a running cycle, but for the current one, that hold something if
+/// anybody has written them and are not among those that the ledger knows: nobody met them while
+/// their agreement was the current one, or it was put back to before they were made.
+pub fn without_row<'a>(
     cycle: &Cycle,
-    agreements: &[KnownAgreement<'a>],
+    provider_key: &str,
+    (agreements, current): (&'a [Agreement], Option<&AgreementId>),
     known: &[Identity<'_>],
 ) -> Vec<Identity<'a>> {
     let mut meters = Vec::new();
-    for one in agreements {
-        // One that had ended when we first heard of it (the provider's clock may be behind), or
-        // before the cycle, was never written in it; nor was one whose period ends elsewhere.
-        let over = |at: Millis| at.after(SAME_MS) <= one.first_seen || at <= cycle.starts_at;
-        let fits = |end: Millis| end.since(cycle.ends_at).abs() <= SAME_MS;
-        if one.expires_at.is_some_and(over) || !one.period.ends_at.is_none_or(fits) {
-            continue;
-        }
-        let present: Identity<'a> = (one.agreement_id, one.period.starts_at);
+    let is_possible = |one: &&Agreement| one.contains(provider_key) && one.ran_in(cycle);
+    for one in agreements.iter().filter(is_possible) {
+        let present = one.identity();
         let is_earlier =
-            |meter: &&Identity<'_>| meter.0 == one.agreement_id && is_other_meter(**meter, present);
+            |meter: &&Identity<'_>| meter.0 == present.0 && is_other_meter(**meter, present);
         let began_anew = |start: Millis| {
             start.since(cycle.starts_at) > SAME_MS
                 && one.first_seen < start
                 && !known.iter().any(|meter| is_earlier(&meter))
         };
         if one.period.starts_at.is_some_and(began_anew) {
-            meters.push((one.agreement_id, Some(cycle.starts_at)));
+            meters.push((present.0, Some(cycle.starts_at)));
         }
-        if !one.is_current && known.iter().all(|meter| is_other_meter(*meter, present)) {
+        let is_current = current == Some(&one.agreement_id);
+        if !is_current && known.iter().all(|meter| is_other_meter(*meter, present)) {
             meters.push(present);
         }
     }
@@ -193,9 +213,18 @@ mod tests {
         assert_eq!(holding(doubtful, read, NOW), Holding::Known(delta(9)));
         for silent in [EarlierRead::Failed, EarlierRead::Never] {
             assert_eq!(holding(sure, silent, NOW), Holding::Known(delta(7)));
-            let never = earlier(None, false);
-            assert_eq!(holding(never, silent, NOW), Holding::Known(Delta::ZERO));
         }
+    }
+
+    #[test]
+    fn what_was_never_read_is_waited_for_unless_the_provider_cannot_say_it() {
+        let unread = earlier(None, false);
+        let at = |read, now| holding(unread, read, now);
+        assert_eq!(at(EarlierRead::Never, NOW), Holding::Known(Delta::ZERO));
+        assert_eq!(at(EarlierRead::Failed, NOW), Holding::Wait);
+        assert_eq!(at(EarlierRead::Failed, NOW.after(DOUBT_MS)), Holding::Ask);
+        let read = EarlierRead::Total(delta(9));
+        assert_eq!(at(read, NOW), Holding::Known(delta(9)));
     }
 
     #[test]
@@ -225,9 +254,11 @@ mod tests {
     }
 
     #[test]
-    fn meters_are_known_together_only_where_none_is_in_doubt() {
-        let sure = [earlier(Some(7), false), earlier(None, false)];
-        assert_eq!(known_together(sure), Some(delta(7)));
+    fn meters_are_known_together_only_where_each_is_known_and_none_in_doubt() {
+        let sure = [earlier(Some(7), false), earlier(Some(2), false)];
+        assert_eq!(known_together(sure), Some(delta(9)));
+        let unread = [earlier(Some(7), false), earlier(None, false)];
+        assert_eq!(known_together(unread), None);
         assert_eq!(known_together([]), Some(Delta::ZERO));
         let doubtful = [earlier(Some(7), false), earlier(Some(1), true)];
         assert_eq!(known_together(doubtful), None);
@@ -238,11 +269,11 @@ mod tests {
         crate::cycle::cycle_at(&[crate::cycle::Anchor::calendar_months()], at)
     }
 
-    fn agreement<'a>(id: &'a str, first_seen: &str, starts_at: &str) -> KnownAgreement<'a> {
+    fn agreement(id: &str, first_seen: &str, starts_at: &str) -> Agreement {
         let at = |text| parse_millis(text).expect("a moment");
-        KnownAgreement {
-            agreement_id: id,
-            is_current: false,
+        Agreement {
+            agreement_id: AgreementId::new(id).expect("an id"),
+            feature_keys: vec![],
             first_seen: at(first_seen),
             period: Period {
                 starts_at: Some(at(starts_at)),
@@ -252,21 +283,30 @@ mod tests {
         }
     }
 
+    fn lacks<'a>(
+        agreement: &'a Agreement,
+        current: Option<&AgreementId>,
+        known: &[Identity<'_>],
+    ) -> Vec<Identity<'a>> {
+        let agreements = std::slice::from_ref(agreement);
+        without_row(&cycle(), "clicks", (agreements, current), known)
+    }
+
     #[test]
     fn a_replaced_agreement_without_a_meter_may_have_been_written_while_it_ran_in_the_cycle() {
         let start = "2026-11-01T00:00:00Z";
         let was = agreement("a", "2026-10-05T00:00:00Z", start);
-        let meter = ("a", was.period.starts_at);
-        let cycle = cycle();
-        assert_eq!(forgotten(&cycle, &[was], &[]), [meter]);
-        assert_eq!(forgotten(&cycle, &[was], &[("b", None)]), [meter]);
-        assert_eq!(forgotten(&cycle, &[was], &[("a", None)]), []);
-        let none = |change: fn(&mut KnownAgreement<'_>)| {
-            let mut other = was;
+        let meter = was.identity();
+        assert_eq!(lacks(&was, None, &[]), [meter]);
+        assert_eq!(lacks(&was, None, &[("b", None)]), [meter]);
+        assert_eq!(lacks(&was, None, &[("a", None)]), []);
+        assert_eq!(lacks(&was, Some(&was.agreement_id), &[]), []);
+        let none = |change: fn(&mut Agreement)| {
+            let mut other = was.clone();
             change(&mut other);
-            assert_eq!(forgotten(&cycle, &[other], &[]), [], "{other:?}");
+            assert_eq!(lacks(&other, None, &[]), [], "{other:?}");
         };
-        none(|one| one.is_current = true);
+        none(|one| one.feature_keys = vec!["tokens".to_owned()]);
         none(|one| one.expires_at = parse_millis("2026-11-01T00:00:00Z"));
         none(|one| one.first_seen = Millis::new(i64::MAX));
         none(|one| one.period.ends_at = parse_millis("2026-11-20T00:00:00Z"));
@@ -276,15 +316,13 @@ mod tests {
     fn a_period_that_began_anew_in_the_cycle_may_have_had_a_meter_before() {
         let start = "2026-11-05T00:00:00Z";
         let mut one = agreement("a", "2026-10-05T00:00:00Z", start);
-        one.is_current = true;
         one.expires_at = None;
-        let (cycle, present) = (cycle(), ("a", one.period.starts_at));
-        let before = ("a", Some(cycle.starts_at));
-        assert_eq!(forgotten(&cycle, &[one], &[present]), [before]);
-        assert_eq!(forgotten(&cycle, &[one], &[before]), []);
-        one.is_current = false;
-        assert_eq!(forgotten(&cycle, &[one], &[]), [before, present]);
+        let (current, present) = (Some(&one.agreement_id), one.identity());
+        let before = ("a", Some(cycle().starts_at));
+        assert_eq!(lacks(&one, current, &[present]), [before]);
+        assert_eq!(lacks(&one, current, &[before]), []);
+        assert_eq!(lacks(&one, None, &[]), [before, present]);
         let new = agreement("a", start, start);
-        assert_eq!(forgotten(&cycle, &[new], &[present]), []);
+        assert_eq!(lacks(&new, current, &[present]), []);
     }
 }

@@ -1,10 +1,11 @@
-//! An account and its current agreement, as DB has them: whose meters are written, and in which
-//! period of the provider.
+//! An account and its agreements, as DB has them: whose meters are written, and in which period of
+//! the provider.
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use super::base_rules::Agreement;
 use super::meter_rules::Period;
 use crate::accounts::{Account, store};
 use crate::cycle::{Anchor, Cycle, cycle_at};
@@ -12,28 +13,17 @@ use crate::fault::Fault;
 use crate::moment::of_civil_clamped;
 use crate::params;
 use crate::ports::{Db, Row, Statement};
-use crate::units::{AccountId, AgreementId, CycleName, Millis};
-
-/// The agreement that the account's row names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CurrentAgreement {
-    /// The provider's id.
-    pub agreement_id: AgreementId,
-    /// Its period as last read.
-    pub period: Period,
-    /// The provider's keys of what it contains; empty where the provider does not say.
-    pub feature_keys: Vec<String>,
-    /// When we first heard of it.
-    pub first_seen: Millis,
-}
+use crate::units::{AccountId, AgreementId, CycleName};
 
 /// An account and what is billed for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Billed {
     /// The account with its anchors.
     pub account: Account,
-    /// Absent while nothing is billed.
-    pub agreement: Option<CurrentAgreement>,
+    /// The agreement that the account's row names; absent while nothing is billed.
+    pub agreement: Option<Agreement>,
+    /// All its agreements, in the order in which we heard of them.
+    pub agreements: Vec<Agreement>,
 }
 
 /// These accounts, those of them that exist, in one batch.
@@ -45,35 +35,46 @@ pub async fn load(db: &dyn Db, ids: &[AccountId]) -> Result<BTreeMap<AccountId, 
     let list = json!(list).to_string();
     let agreements = Statement::new(
         "select a.account_id, g.agreement_id, g.period_start_ms, g.period_end_ms, \
-         g.feature_keys, g.first_seen_ms from json_each(?1) i \
+         g.feature_keys, g.expires_at_ms, g.first_seen_ms from json_each(?1) i \
          join account a on a.account_id = i.value \
-         join agreement g on g.account_id = a.account_id and g.agreement_id = a.agreement_id",
+         join agreement g on g.account_id = a.account_id \
+         order by g.first_seen_ms, g.agreement_id",
         params![list.as_str()],
     );
     let results = db.batch(vec![store::all_of(&list), agreements]).await?;
     let mut results = results.into_iter();
     let accounts = store::each_of(&results.next().unwrap_or_default())?;
-    let mut agreements = BTreeMap::new();
+    let mut agreements: BTreeMap<AccountId, Vec<Agreement>> = BTreeMap::new();
     for row in results.next().unwrap_or_default() {
-        agreements.insert(row.id("account_id", AccountId::new)?, agreement_of(&row)?);
+        let id = row.id("account_id", AccountId::new)?;
+        agreements.entry(id).or_default().push(agreement_of(&row)?);
     }
     let billed = |account: Account| {
-        let agreement = agreements.remove(&account.account_id);
-        (account.account_id.clone(), Billed { account, agreement })
+        let id = account.account_id.clone();
+        let agreements = agreements.remove(&id).unwrap_or_default();
+        let is_current =
+            |one: &&Agreement| account.agreement_id.as_ref() == Some(&one.agreement_id);
+        let billed = Billed {
+            agreement: agreements.iter().find(is_current).cloned(),
+            agreements,
+            account,
+        };
+        (id, billed)
     };
     Ok(accounts.into_iter().map(billed).collect())
 }
 
-fn agreement_of(row: &Row) -> Result<CurrentAgreement, Fault> {
+fn agreement_of(row: &Row) -> Result<Agreement, Fault> {
     let keys = row.text("feature_keys")?;
-    Ok(CurrentAgreement {
+    Ok(Agreement {
         agreement_id: row.id("agreement_id", AgreementId::new)?,
+        feature_keys: serde_json::from_str(keys)
+            .map_err(|e| Fault::unreadable("read an agreement's feature keys", e))?,
         period: Period {
             starts_at: row.opt_millis("period_start_ms")?,
             ends_at: row.opt_millis("period_end_ms")?,
         },
-        feature_keys: serde_json::from_str(keys)
-            .map_err(|e| Fault::unreadable("read an agreement's feature keys", e))?,
+        expires_at: row.opt_millis("expires_at_ms")?,
         first_seen: row.millis("first_seen_ms")?,
     })
 }

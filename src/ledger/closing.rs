@@ -190,6 +190,7 @@ async fn move_end(
     let Some(Billed {
         account,
         agreement: Some(agreement),
+        ..
     }) = loaded.remove(&id)
     else {
         return Ok(Err(CloseRefused::TooSoon));

@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use serde_json::json;
 
-use super::base_rules::{is_other_meter, known_together};
-use super::billed::{Billed, CurrentAgreement, cycle_named};
+use super::base_rules::{Agreement, is_other_meter, known_together};
+use super::billed::{Billed, cycle_named};
 use super::carry::look_at_closed;
 use super::evidence::{self, Evidence};
 use super::meter::{Held, How, Pass, Subject, Written};
@@ -177,6 +177,7 @@ impl Comparer<'_> {
             provider_key: feature.provider_key.clone(),
             cycle,
             agreement: agreement.clone(),
+            agreements: billed.agreements.clone(),
             meter: sum.meter.clone(),
         };
         let open = OpenPair {
@@ -212,7 +213,7 @@ impl Comparer<'_> {
         &self,
         sum: &Sum,
         counters: Delta,
-        agreement: &CurrentAgreement,
+        agreement: &Agreement,
     ) -> Result<Seen, Fault> {
         let mut facts = facts_of(sum, None);
         facts.complete = false;
@@ -233,7 +234,7 @@ impl Comparer<'_> {
         &self,
         sum: &Sum,
         counters: Delta,
-        agreement: &CurrentAgreement,
+        agreement: &Agreement,
         said: &Said,
         idle_read: Option<IdleRead>,
     ) -> Result<(), Fault> {
@@ -383,11 +384,12 @@ impl OpenPair<'_> {
         }
         let (ledger, now) = (&*self.by.world.ledger, self.by.world.now());
         let meters = meter_store::meters_of(ledger, &subject.pair).await?;
-        let agreement = &subject.agreement;
-        let identity = (agreement.agreement_id.as_str(), agreement.period.starts_at);
+        if !subject.without_row(&meters).is_empty() {
+            return Ok(None);
+        }
         let others = meters
             .iter()
-            .filter(|meter| is_other_meter(meter.identity(), identity));
+            .filter(|meter| is_other_meter(meter.identity(), subject.agreement.identity()));
         Ok(known_together(others.map(|meter| meter.earlier(now))))
     }
 

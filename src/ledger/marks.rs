@@ -120,8 +120,8 @@ pub struct Agreed {
     pub period_start: Option<Millis>,
 }
 
-/// Marks the open cycles of these accounts whose current meter is another agreement's, and lets
-/// what waited for an agreement be tried.
+/// Marks the open cycles of these accounts whose current meter is another agreement's, also those
+/// whose end nobody has asked for yet, and lets what waited for an agreement be tried.
 pub async fn mark_replaced(ledger: &dyn Db, agreed: &[Agreed], now: Millis) -> Result<(), Fault> {
     if agreed.is_empty() {
         return Ok(());
@@ -136,7 +136,7 @@ pub async fn mark_replaced(ledger: &dyn Db, agreed: &[Agreed], now: Millis) -> R
     let sql = format!(
         "select p.account_id, p.feature, p.cycle, {METER_COLUMNS} from counter p \
          {CURRENT_METER} where p.account_id in (select value from json_each(?1)) \
-         and p.ends_at_ms > ?2 and m.number is not null and p.told >= 0"
+         and coalesce(p.ends_at_ms > ?2, 1) and m.number is not null and p.told >= 0"
     );
     let read = Statement::new(sql, params![ids.as_str(), now]);
     let results = ledger.batch(vec![wake, read]).await?;

@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::base::{self, Base};
-use super::base_rules::is_other_meter;
-use super::billed::CurrentAgreement;
+use super::base_rules::{Agreement, Identity, is_other_meter, without_row};
 use super::evidence::Evidence;
 use super::meter_rules::{
     Cause, Facts, Outcome, SEND_TIMEOUT_MS, Turn, Verdict, is_foreign, judge, to_send, turn,
@@ -78,7 +77,9 @@ pub struct Subject {
     /// The pair's cycle.
     pub cycle: Cycle,
     /// The account's current agreement.
-    pub agreement: CurrentAgreement,
+    pub agreement: Agreement,
+    /// All its agreements.
+    pub agreements: Vec<Agreement>,
     /// The cycle's current meter as last loaded.
     pub meter: Option<Meter>,
 }
@@ -91,10 +92,16 @@ impl Subject {
 
     /// The loaded meter, where it is that of the agreement in its present period.
     pub fn current_meter(&self) -> Option<&Meter> {
-        let id = self.agreement.agreement_id.as_str();
-        let agreement = (id, self.agreement.period.starts_at);
         let meter = self.meter.as_ref();
-        meter.filter(|meter| !is_other_meter(meter.identity(), agreement))
+        meter.filter(|meter| !is_other_meter(meter.identity(), self.agreement.identity()))
+    }
+
+    /// The cycle's earlier meters that are not among these rows.
+    pub fn without_row(&self, rows: &[Meter]) -> Vec<Identity<'_>> {
+        let known: Vec<_> = rows.iter().map(Meter::identity).collect();
+        let current = Some(&self.agreement.agreement_id);
+        let agreements = (self.agreements.as_slice(), current);
+        without_row(&self.cycle, &self.provider_key, agreements, &known)
     }
 }
 

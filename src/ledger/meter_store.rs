@@ -202,12 +202,29 @@ pub fn doubt_all(cycles: &str) -> Statement {
     )
 }
 
-/// Makes the row of a meter that the ledger has forgotten; what it holds is in doubt.
-pub fn find_again(pair: &Pair, number: i64, (agreement, start): Identity<'_>) -> Statement {
+/// Makes the rows of meters that the ledger does not know, behind all others of their cycle.
+pub fn find(meters: &[(Pair, Vec<Identity<'_>>)], now: Millis) -> Statement {
+    let of_pair = |(pair, meters): &(Pair, Vec<Identity<'_>>)| -> Vec<Json> {
+        let row = |(nth, (agreement, start)): (usize, &Identity<'_>)| {
+            json!({"a": pair.account_id.as_str(), "f": pair.feature.as_str(),
+                "c": pair.cycle.as_str(), "nth": nth + 1, "agreement": agreement,
+                "start": start.map(Millis::get)})
+        };
+        meters.iter().enumerate().map(row).collect()
+    };
+    let rows: Vec<Json> = meters.iter().flat_map(of_pair).collect();
     Statement::new(
         "insert into meter (account_id, feature, cycle, number, agreement_id, period_start_ms, \
-         in_doubt) values (?1, ?2, ?3, ?4, ?5, ?6, 1) on conflict do nothing",
-        pair.params(number, params![agreement, start]),
+         last_at_ms) select r.account_id, r.feature, r.cycle, coalesce((select max(m.number) \
+           from meter m where m.account_id = r.account_id and m.feature = r.feature \
+           and m.cycle = r.cycle), 0) + r.nth, r.agreement_id, r.start_ms, ?2 \
+         from (select value ->> 'a' as account_id, value ->> 'f' as feature, \
+           value ->> 'c' as cycle, value ->> 'nth' as nth, value ->> 'agreement' as agreement_id, \
+           value ->> 'start' as start_ms from json_each(?1)) r \
+         where not exists (select 1 from meter m where m.account_id = r.account_id \
+           and m.feature = r.feature and m.cycle = r.cycle and m.agreement_id = r.agreement_id \
+           and m.period_start_ms is r.start_ms)",
+        params![json!(rows).to_string(), now],
     )
 }
 
@@ -533,8 +550,9 @@ pub fn hold_for_doubt(
     )
 }
 
-/// The item was closed: an earlier meter counts as what it is last known to hold. One that has
-/// become the current meter again is written over, and read back.
+/// The item was closed: an earlier meter counts as what it is last known to hold, which is nothing
+/// where it was never read. One that has become the current meter again is written over, and read
+/// back.
 pub fn end_doubt(review_id: &str) -> Statement {
     let is_earlier = "exists (select 1 from meter l where l.account_id = meter.account_id \
         and l.feature = meter.feature and l.cycle = meter.cycle and l.number > meter.number)";
@@ -542,6 +560,7 @@ pub fn end_doubt(review_id: &str) -> Statement {
         format!(
             "update meter set review_id = null, \
              in_doubt = case when {is_earlier} then 0 else in_doubt end, \
+             held = case when {is_earlier} then coalesce(held, 0) else held end, \
              token = case when {is_earlier} then null else token end where review_id = ?1"
         ),
         params![review_id],

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use serde_json::json;
 
-use super::billed::{self, CurrentAgreement};
+use super::billed::{self, Billed};
 use super::meter::{Held, How, Pass, Subject, Written, write};
 use super::meter_rules::{MISMATCH_MS, Outcome, Turn};
 use super::review::{Review, ReviewKind};
@@ -17,7 +17,7 @@ use crate::moment;
 use crate::params;
 use crate::plans::sync::{Cause, SyncFault, sync};
 use crate::ports::Statement;
-use crate::units::{AccountId, Millis};
+use crate::units::Millis;
 use crate::world::World;
 
 /// Writes the meter, after reading the agreement again where its stored period has ended. A period
@@ -54,18 +54,18 @@ pub async fn refresh(world: &Rc<World>, pass: &Pass, subject: &mut Subject) -> R
             return Ok(false);
         }
     }
-    match current(world, account_id).await? {
-        None => Ok(false),
-        Some(agreement) => {
-            subject.agreement = agreement;
-            Ok(true)
-        }
-    }
-}
-
-async fn current(world: &World, id: &AccountId) -> Result<Option<CurrentAgreement>, Fault> {
-    let mut loaded = billed::load(&*world.db, std::slice::from_ref(id)).await?;
-    Ok(loaded.remove(id).and_then(|billed| billed.agreement))
+    let mut loaded = billed::load(&*world.db, std::slice::from_ref(account_id)).await?;
+    let Some(Billed {
+        agreement: Some(agreement),
+        agreements,
+        ..
+    }) = loaded.remove(account_id)
+    else {
+        return Ok(false);
+    };
+    subject.agreement = agreement;
+    subject.agreements = agreements;
+    Ok(true)
 }
 
 /// Notes since when the period differs; after an hour, and another read, a person must look.

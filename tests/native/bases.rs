@@ -114,6 +114,20 @@ fn an_agreement_taken_up_again_is_the_same_meter_and_all_add_up_to_the_ledger() 
 }
 
 #[test]
+fn a_replaced_meter_that_only_the_reconciler_has_written_is_marked_as_any_other() {
+    let bench = Bench::new(&[]);
+    bench.use_clicks("one", 100);
+    assert_eq!(bench.run("reconciler")["repaired"], 1);
+    let second = change(&bench, "pro", None);
+    bench.run("reporter");
+    let meters = bench.meters();
+    assert_eq!(
+        (&meters[1]["agreement_id"], &meters[1]["base"]),
+        (&json!(second), &json!(100))
+    );
+}
+
+#[test]
 fn what_a_replaced_meter_is_moved_to_before_it_is_taken_up_again_is_repaired() {
     let bench = Bench::new(&[]);
     let first = bench.agreement.clone();
@@ -460,4 +474,114 @@ fn a_total_that_was_confirmed_after_the_next_period_had_begun_is_asked_about() {
         "foreign_total",
         "asked once, and not again"
     );
+}
+
+/// Somebody writes the meter of an agreement that nobody of ours has met, which then is replaced.
+fn written_by_another(units: i64) -> (Bench, String, String) {
+    let bench = Bench::new(&[]);
+    let first = bench.agreement.clone();
+    bench.move_meter(units);
+    let second = change(&bench, "pro", None);
+    (bench, first, second)
+}
+
+#[test]
+fn a_replaced_agreement_whose_meter_was_never_met_is_part_of_the_base() {
+    let (bench, first, second) = written_by_another(7);
+    use_and_report(&bench, "one", 20);
+    assert_eq!((holds(&bench, &first), holds(&bench, &second)), (7, 13));
+    assert_eq!(bench.run("reconciler")["matched"], 2);
+    assert_eq!((bench.meters().len(), bench.reviews().len()), (2, 0));
+    // Taken up again it is a meter that somebody else wrote.
+    change(&bench, "free", Some(&first));
+    use_and_report(&bench, "two", 5);
+    let reviews = bench.reviews();
+    assert_eq!(reviews[0]["kind"], "foreign_total");
+    let id = reviews[0]["id"].as_str().expect("an id");
+    let why = json!({"reason": "a mistake"});
+    bench.ok("POST", &format!("/v1/review/{id}/close"), &why);
+    bench.heal();
+    assert_eq!((holds(&bench, &first), holds(&bench, &second)), (12, 13));
+    assert_eq!(bench.run("reconciler")["matched"], 2);
+}
+
+#[test]
+fn what_somebody_else_wrote_to_a_replaced_agreement_is_found_also_where_nothing_was_used() {
+    let (bench, first, second) = written_by_another(7);
+    let found = bench.run("reconciler");
+    assert_eq!(
+        (&found["drifted"], &found["matched"]),
+        (&json!(1), &json!(1)),
+        "{found}"
+    );
+    assert_eq!(bench.evidence()[0]["verdict"], "over_billed");
+    assert_eq!(bench.evidence()[0]["base"], 7);
+    use_and_report(&bench, "one", 20);
+    assert_eq!((holds(&bench, &first), holds(&bench, &second)), (7, 13));
+    assert_eq!(bench.run("reconciler")["matched"], 2);
+}
+
+#[test]
+fn a_meter_that_was_never_met_is_waited_for_while_it_cannot_be_read() {
+    let (bench, first, second) = written_by_another(7);
+    bench.fault("meter_read", "error", 2);
+    use_and_report(&bench, "one", 20);
+    assert_eq!(holds(&bench, &second), 0, "its base is not known");
+    bench.heal();
+    assert_eq!((holds(&bench, &first), holds(&bench, &second)), (7, 13));
+    assert!(bench.reviews().is_empty());
+}
+
+#[test]
+fn a_meter_that_was_never_met_and_cannot_be_read_for_an_hour_is_asked_about_once() {
+    let (bench, _, second) = written_by_another(7);
+    bench.fault("meter_read", "error", 1_000);
+    bench.use_clicks("one", 20);
+    for _ in 0..70 {
+        bench.machine.advance(MINUTE);
+        bench.run("reporter");
+    }
+    let reviews = bench.reviews();
+    assert_eq!(
+        (reviews.len(), &reviews[0]["kind"]),
+        (1, &json!("base_in_doubt"))
+    );
+    let target = format!(
+        "/v1/review/{}/close",
+        reviews[0]["id"].as_str().expect("an id")
+    );
+    bench.ok("POST", &target, &json!({"reason": "nobody else writes it"}));
+    bench.machine.advance(MINUTE);
+    bench.run("reporter");
+    assert!(bench.reviews().is_empty(), "asked once, and not again");
+    bench.fault("meter_read", "ok", 1);
+    bench.heal();
+    assert_eq!(holds(&bench, &second), 13, "now it can be read");
+}
+
+#[test]
+fn a_failure_anywhere_while_a_meter_that_was_never_met_is_found_bills_nothing_twice() {
+    let stage = Stage::new(|bench| {
+        bench.move_meter(7);
+        change(bench, "pro", None);
+        bench.use_clicks("one", 20);
+    });
+    for job in ["reporter", "reconciler"] {
+        stage.fail_everywhere(
+            |bench| try_run(bench, job),
+            |bench, said| {
+                bench.heal();
+                let rows = bench.meters();
+                assert_eq!(rows.len(), 2, "{job}: {said}");
+                let second = rows[1]["agreement_id"].as_str().expect("an agreement");
+                assert_eq!(
+                    (bench.meter(), holds(bench, second)),
+                    (7, 13),
+                    "{job}: {said}"
+                );
+                assert_eq!(bench.run("reconciler")["matched"], 2, "{job}: {said}");
+                assert_eq!(bench.reviews(), Vec::<Value>::new(), "{job}: {said}");
+            },
+        );
+    }
 }

@@ -262,6 +262,7 @@ async fn load(world: &World) -> Subject {
         provider_key: "clicks".to_owned(),
         cycle,
         agreement: billed.agreement.expect("an agreement"),
+        agreements: billed.agreements,
         meter,
     }
 }

@@ -32,6 +32,23 @@ const FOUND: &[(u64, &str)] = &[
         435,
         "a person's and a rule's correction took one click back twice",
     ),
+    (
+        738,
+        "what another wrote to a replaced agreement was in no base",
+    ),
+    (
+        900,
+        "a meter that only the reconciler wrote was not marked when replaced",
+    ),
+    (
+        1071,
+        "a restored ledger forgot the current meter, whose period then ended",
+    ),
+    (
+        946,
+        "the audit: what was owed after one restore was lost by the next",
+    ),
+    (1665, "the audit: a period that lies across two cycles"),
 ];
 
 /// A suite in which one of these never happened proves nothing about it.

@@ -272,6 +272,8 @@ impl World {
                 books.owed.insert(id, owed);
                 self.stats().count("entry_owed_after_restore");
             } else {
+                // Perhaps it was owed after an earlier restore, and its object is lost since.
+                books.owed.remove(&id);
                 books.excuse(&row);
                 self.stats().count("entry_lost_with_ledger");
             }

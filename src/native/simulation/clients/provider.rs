@@ -225,21 +225,30 @@ fn delivery(event_id: &str, jwt: String) -> Request {
 
 /// The provider's period turns a little before or after our cycle, or somewhere else altogether.
 pub async fn move_period(world: Rc<World>, account: String, by_ms: i64) {
-    let (Some(customer), Some((_, end))) =
+    let (Some(customer), Some((start, end))) =
         (customer_of(&world, &account), cycle(&world, &account).await)
     else {
         return;
     };
     let body = json!({"period_end": moment::format(end.after(by_ms))});
+    let note_other = || {
+        if let Some(book) = world.books.borrow_mut().accounts.get_mut(&account) {
+            book.has_other_period = true;
+        }
+    };
     // One that turns before the month's end turns on an earlier day from then on.
-    if !(0..=60_000).contains(&by_ms)
-        && let Some(book) = world.books.borrow_mut().accounts.get_mut(&account)
-    {
-        book.has_other_period = true;
+    if !(0..=60_000).contains(&by_ms) {
+        note_other();
     }
     let target = format!("/standin/customers/{customer}");
     let heard = persist(&world, "PUT", &target, &body).await;
     if heard.status() == 200 {
+        // Our cycle has turned and the provider's period had not: now it lies across two cycles.
+        let began = heard.member("period_start").and_then(Json::as_str);
+        let began = began.and_then(moment::parse_millis);
+        if began.is_some_and(|began| start.since(began) > 60_000) {
+            note_other();
+        }
         let name = match by_ms {
             ..-60_000 | 60_001.. => "period_elsewhere",
             ..0 => "period_turns_before",
