@@ -242,6 +242,11 @@ impl From<CarryRefused> for Problem {
             CarryRefused::Nothing => {
                 Self::new(409, "nothing_to_carry", "Nothing differs any more.")
             }
+            CarryRefused::TooMuch => Self::new(
+                409,
+                "too_much",
+                "The open cycle's total would pass 9,007,199,254,740,991.",
+            ),
         }
     }
 }

@@ -16,8 +16,7 @@ use super::evidence::Evidence;
 use super::meter_rules::{CarryRefused, ClosedDrift, Facts, Verdict, closed_drift};
 use super::meter_store::{Meter, Pair, meters_of};
 use super::review::{Review, ReviewKind};
-use super::totals::Sum;
-use super::totals::within;
+use super::totals::{self, Sum, within};
 use crate::accounts::{Account, store};
 use crate::cycle::Cycle;
 use crate::fault::Fault;
@@ -294,7 +293,11 @@ async fn write(
         entry.actor = Some(by.actor.to_owned());
     }
     let rows = batch::rows_json([&out, &back]);
-    let mut statements = vec![still_open(review_id), unmoved(item)];
+    let mut statements = vec![
+        still_open(review_id),
+        unmoved(item),
+        totals::none_beyond(&rows),
+    ];
     let tally = ("counterfoil_carries_total".to_owned(), 1);
     statements.extend(batch::statements(None, &rows, &[tally], now));
     statements.push(end(review_id, "carried", by, now));
@@ -302,6 +305,7 @@ async fn write(
         // The batch fails as a whole where the item was closed or the cycle moved meanwhile.
         return match find(world, review_id).await? {
             Some(again) if again.is_closed => Ok(Err(CarryRefused::AlreadyClosed)),
+            _ if is_beyond(world, &rows).await? => Ok(Err(CarryRefused::TooMuch)),
             _ => Err(fault),
         };
     }
@@ -309,6 +313,11 @@ async fn write(
         units: lacks,
         into: into.to_string(),
     }))
+}
+
+async fn is_beyond(world: &World, rows_json: &str) -> Result<bool, Fault> {
+    let beyond = totals::beyond(rows_json);
+    Ok(!world.ledger.query(beyond).await?.is_empty())
 }
 
 fn entry(item: &Item, review_id: &str, units: Delta, at: Millis) -> Entry {

@@ -310,6 +310,8 @@ pub enum CarryRefused {
     InDoubt,
     /// Nothing differs any more.
     Nothing,
+    /// The open cycle's total would pass 2^53 − 1.
+    TooMuch,
 }
 
 /// Whether `LEDGER_0` was put back to an earlier state: a run writes its number there first.

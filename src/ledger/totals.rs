@@ -48,6 +48,26 @@ pub fn within(sum: &str) -> String {
     format!("min(max({sum}, -{SAFE_MAX}), {SAFE_MAX})")
 }
 
+const BEYOND: &str = "select null as beyond from (\
+    select value ->> 'account' as account_id, value ->> 'feature' as feature, \
+    value ->> 'cycle' as cycle, sum(value ->> 'units') as units from json_each(?1) \
+    where not exists (select 1 from entry e where e.entry_id = value ->> 'id') \
+    group by 1, 2, 3) s left join counter c on c.account_id = s.account_id \
+    and c.feature = s.feature and c.cycle = s.cycle \
+    where abs(coalesce(c.total, 0) + s.units) > cast(?2 as integer)";
+
+/// A row for each counter that these entries would take further than an amount may be. Who may
+/// still say no asks; what an object accepted is kept all the same, see [`within`].
+pub fn beyond(rows_json: &str) -> Statement {
+    Statement::new(BEYOND, params![rows_json, SAFE_MAX])
+}
+
+/// Fails the batch where there is one.
+pub fn none_beyond(rows_json: &str) -> Statement {
+    let guard = format!("insert into guard (held) {BEYOND}");
+    Statement::new(guard, params![rows_json, SAFE_MAX])
+}
+
 /// Every entry of these pairs, and of each pair of these accounts that was not looked at since
 /// its version moved, summed in one statement together with its counter.
 pub async fn sums(

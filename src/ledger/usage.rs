@@ -13,6 +13,7 @@ use super::cycles::cycle_for;
 use super::entries::{self, Recorded};
 use super::entry::{Entry, EntryKind, EntryWire, usage_id};
 use super::rules::{self, TimeRefused};
+use super::totals;
 use crate::accounts::Account;
 use crate::fault::Fault;
 use crate::params;
@@ -53,14 +54,6 @@ pub enum Outcome {
     Refused(UsageRefused),
 }
 
-const TOO_MUCH: &str = "select null as beyond from (\
-    select value ->> 'account' as account_id, value ->> 'feature' as feature, \
-    value ->> 'cycle' as cycle, sum(value ->> 'units') as units from json_each(?1) \
-    where not exists (select 1 from entry e where e.entry_id = value ->> 'id') \
-    group by 1, 2, 3) s left join counter c on c.account_id = s.account_id \
-    and c.feature = s.feature and c.cycle = s.cycle \
-    where coalesce(c.total, 0) + s.units > cast(?2 as integer)";
-
 /// Records the items, all or none.
 pub async fn record(
     world: &World,
@@ -97,10 +90,7 @@ pub async fn record(
             params![ids_json.as_str()],
         ),
         batch::no_conflict(&rows_json),
-        Statement::new(
-            format!("insert into guard (held) {TOO_MUCH}"),
-            params![rows_json.as_str(), SAFE_MAX],
-        ),
+        totals::none_beyond(&rows_json),
     ];
     all.extend(batch::statements(None, &rows_json, &[], now));
     all.push(entries::by_ids(&ids_json));
@@ -206,7 +196,7 @@ async fn why_not(world: &World, rows_json: &str, fault: Fault) -> Result<Outcome
         let key = row.id("key", CallerKey::new)?;
         return Ok(Outcome::Refused(UsageRefused::Conflict(key)));
     }
-    let beyond = Statement::new(TOO_MUCH, params![rows_json, SAFE_MAX]);
+    let beyond = totals::beyond(rows_json);
     if !world.ledger.query(beyond).await?.is_empty() {
         return Ok(Outcome::Refused(UsageRefused::TooMuch));
     }

@@ -16,6 +16,7 @@ mod answers_made;
 mod auth;
 mod bases;
 mod cases;
+mod ceiling;
 mod claims;
 mod clicks;
 mod clocks;

@@ -288,6 +288,7 @@ const OPERATIONS: &[Operation] = &[
         "review_closed",
         "not_carried",
         "nothing_to_carry",
+        "too_much",
         "in_doubt",
     ]),
     route(Post, "/v1/review/close", "Close several items")

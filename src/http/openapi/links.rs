@@ -175,7 +175,10 @@ const OPERATIONS: &[Operation] = &[
         .answers(&[empty(302, "To the stored destination.")])
         .problems(&["gone", "prefetch", "unavailable"]),
     route(Get, "/v1/usage", "Read what was used in a cycle")
-        .details("total = gross − corrected + carried")
+        .details(
+            "total = gross − corrected + carried. What is stored is exact; a sum past \
+             9,007,199,254,740,991 is told as that.",
+        )
         .query(&[
             may("feature", Id, "`clicks` by default."),
             may("cycle", Id, "The current one by default."),

@@ -48,6 +48,7 @@ pub static PROBLEMS: &[ProblemKind] = &[
     kind(409, "nothing_left", "The entry was corrected wholly; nothing is left of it."),
     kind(409, "not_carried", "Only the difference of a closed cycle can be carried."),
     kind(409, "nothing_to_carry", "Nothing differs any more."),
+    kind(409, "too_much", "The open cycle's total would pass 9,007,199,254,740,991."),
     kind(409, "in_doubt", "Nobody knows what the cycle's meters hold until a write is confirmed."),
     kind(409, "review_closed", "The item has ended already."),
     kind(409, "too_soon", "The end of the running cycle cannot be moved to so soon a moment."),
