@@ -35,6 +35,9 @@ pub const SESSION_MS: i64 = 12 * 3_600_000;
 pub const NAME_CHARS_MAX: usize = 200;
 /// New jobs a minute of one account: as the setting `JOBS_PER_MINUTE`.
 pub const JOBS_PER_MINUTE_MAX: i64 = 10_000_000;
+/// The stand-in's clock moves a hundred years at most: an offset cannot be taken back, and past the
+/// year 9999 no time can be written.
+pub const CLOCK_OFFSET_MS_MAX: i64 = 100 * 366 * 86_400_000;
 /// The longest destination of a link: browsers open it, and with it the whole head of an answer
 /// stays under the 16 KiB that strict HTTP clients accept.
 pub const DESTINATION_BYTES_MAX: usize = 8192;

@@ -24,6 +24,12 @@ pub struct EventTime {
 /// The Julian day of 1970-01-01.
 const EPOCH_DAY: i64 = 2_440_588;
 
+/// 0000-01-01T00:00:00.000Z and 9999-12-31T23:59:59.999Z: what lies outside cannot be written with
+/// four digits of a year, so an offset that leads there is refused too.
+const FIRST_MS: i64 = -62_167_219_200_000;
+/// See [`FIRST_MS`].
+const LAST_MS: i64 = 253_402_300_799_999;
+
 /// Reads a moment; `None` where it is not one. Leap seconds (`:60`) are not moments.
 pub fn parse(text: &str) -> Option<EventTime> {
     let bytes = text.as_bytes();
@@ -53,7 +59,7 @@ pub fn parse(text: &str) -> Option<EventTime> {
     let day_ms = ((hour * 60 + minute) * 60 + second) * 1000;
     let local = days_of(year, month, day)? * DAY_MS + day_ms;
     let at = local + i64::from(nanos / 1_000_000) - offset_minutes * 60_000;
-    Some(EventTime {
+    (FIRST_MS..=LAST_MS).contains(&at).then_some(EventTime {
         at: Millis::new(at),
         nanos: nanos % 1_000_000,
     })
@@ -238,6 +244,8 @@ mod tests {
             "2026-01-01T00:00:00+99:00",
             "20é6-01-01T00:00:00Z",
             "+026-01-01T00:00:00Z",
+            "9999-12-31T23:59:59.999-00:01",
+            "0000-01-01T00:00:00+00:01",
         ] {
             assert_eq!(parse(bad), None, "{bad}");
         }
@@ -246,12 +254,13 @@ mod tests {
     #[test]
     fn what_is_written_reads_back() {
         for at in [
+            FIRST_MS,
             0,
             1,
             -1,
             951_782_400_000,
             1_792_510_140_123,
-            253_402_300_799_999,
+            LAST_MS,
         ] {
             assert_eq!(ms(&format(Millis::new(at))), Some(at));
         }

@@ -11,6 +11,7 @@ use super::list::Page;
 use super::reply::{Answer, Problem, Response};
 use super::request::{Body, Method};
 use crate::inbox::facts;
+use crate::limits::CLOCK_OFFSET_MS_MAX;
 use crate::moment;
 use crate::provider::standin::wire::{Ask, EventAsk, HttpAsk, PlanChange, PutCustomer, Reply};
 use crate::provider::standin::{self, clock};
@@ -253,7 +254,7 @@ fn target(call: &Call, to: &str) -> Result<String, Problem> {
 
 async fn set_clock(call: &Call) -> Result<Reply, super::reply::Failure> {
     let mut fields = call.fields()?;
-    let offset_ms = fields.opt_int("offset_ms", -SAFE_MAX, SAFE_MAX)?;
+    let offset_ms = fields.opt_int("offset_ms", -CLOCK_OFFSET_MS_MAX, CLOCK_OFFSET_MS_MAX)?;
     let offset_ms = offset_ms.ok_or_else(|| fields.wrong("offset_ms", "It is required."))?;
     fields.finish()?;
     Ok(clock::set(&call.world, offset_ms).await?)

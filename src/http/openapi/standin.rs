@@ -7,6 +7,7 @@ use super::Kind::{
 use super::{
     Area, Field, Kind, Operation, Sample, Thing, empty, has, items, json, may, must, route,
 };
+use crate::limits::CLOCK_OFFSET_MS_MAX;
 
 /// A limit at the provider: null is no maximum.
 const LIMITS: Kind = Map(&OrNull(&Kind::COUNT));
@@ -95,7 +96,10 @@ const NEW_KEY: Thing = Thing {
 
 const CLOCK: Thing = Thing {
     name: "StandInClock",
-    fields: &[&[has("offset_ms", Kind::CHANGE)]],
+    fields: &[&[has(
+        "offset_ms",
+        Int(-CLOCK_OFFSET_MS_MAX, CLOCK_OFFSET_MS_MAX),
+    )]],
     example: r#"{"offset_ms": 86400000}"#,
 };
 
@@ -375,7 +379,7 @@ const OPERATIONS: &[Operation] = &[
         .details("Never lower than before: an object's time never goes back.")
         .body(&[must(
             "offset_ms",
-            Kind::CHANGE,
+            Int(-CLOCK_OFFSET_MS_MAX, CLOCK_OFFSET_MS_MAX),
             "Added to every reading of the time.",
         )])
         .answers(&[json(200, "What is now set.", &[&CLOCK])]),

@@ -190,6 +190,9 @@ fn the_clock_moves_worker_objects_and_stand_in_and_never_goes_back() {
     assert_eq!(text(&set, "period_start"), "2026-12-01T00:00:00.000Z");
     let (status, answer) = client.control("PUT", "/standin/clock", &json!({"offset_ms": 5}));
     assert_eq!((status, text(&answer, "field")), (422, "offset_ms"));
+    let far = json!({"offset_ms": 101 * 366 * DAY});
+    let (status, answer) = client.control("PUT", "/standin/clock", &far);
+    assert_eq!((status, text(&answer, "field")), (422, "offset_ms"));
     client.put("/standin/clock", &json!({"offset_ms": 40 * DAY}));
 }
 
