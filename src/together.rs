@@ -8,7 +8,7 @@
 //! safe to repeat. A combined call that faults is repeated one by one.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use crate::fault::Fault;
@@ -57,10 +57,11 @@ pub trait Journey: Clone + 'static {
 /// The requests of one isolate that are on their way.
 pub struct Travelling<J: Journey>(RefCell<BTreeMap<J::Key, Line<J>>>);
 
-/// Those of one key. It is forgotten with its last request.
+/// Those of one key. It is forgotten with its last request, but never under a call: a ticket that
+/// was given again would be told what another one asked for.
 struct Line<J: Journey> {
     tickets: u64,
-    present: usize,
+    present: BTreeSet<u64>,
     waiting: VecDeque<(u64, J::Ask)>,
     told: BTreeMap<u64, Fate<J::Told>>,
     under_way: bool,
@@ -79,13 +80,19 @@ impl<J: Journey> Default for Line<J> {
     fn default() -> Self {
         Self {
             tickets: 0,
-            present: 0,
+            present: BTreeSet::new(),
             waiting: VecDeque::new(),
             told: BTreeMap::new(),
             under_way: false,
             began: None,
             took_ms: 0,
         }
+    }
+}
+
+impl<J: Journey> Line<J> {
+    fn is_over(&self) -> bool {
+        self.present.is_empty() && !self.under_way
     }
 }
 
@@ -110,10 +117,10 @@ impl<J: Journey> Drop for Place<'_, J> {
         let Some(line) = lines.get_mut(self.key) else {
             return;
         };
-        line.present = line.present.saturating_sub(1);
+        line.present.remove(&self.ticket);
         line.told.remove(&self.ticket);
         line.waiting.retain(|(ticket, _)| *ticket != self.ticket);
-        if line.present == 0 {
+        if line.is_over() {
             lines.remove(self.key);
         }
     }
@@ -127,8 +134,13 @@ struct Lead<'a, J: Journey> {
 
 impl<J: Journey> Drop for Lead<'_, J> {
     fn drop(&mut self) {
-        if let Some(line) = self.travelling.0.borrow_mut().get_mut(self.key) {
-            line.under_way = false;
+        let mut lines = self.travelling.0.borrow_mut();
+        let Some(line) = lines.get_mut(self.key) else {
+            return;
+        };
+        line.under_way = false;
+        if line.is_over() {
+            lines.remove(self.key);
         }
     }
 }
@@ -141,7 +153,7 @@ impl<J: Journey> Travelling<J> {
             return None;
         }
         line.tickets += 1;
-        line.present += 1;
+        line.present.insert(line.tickets);
         line.waiting.push_back((line.tickets, ask.clone()));
         Some(Place {
             travelling: self,
@@ -198,7 +210,10 @@ impl<J: Journey> Travelling<J> {
 
     fn tell(&self, key: &J::Key, tickets: &[u64], fates: Vec<Fate<J::Told>>, now: Millis) {
         if let Some(line) = self.0.borrow_mut().get_mut(key) {
-            line.told.extend(tickets.iter().copied().zip(fates));
+            let told = tickets.iter().copied().zip(fates);
+            let is_present = |ticket| line.present.contains(&ticket);
+            line.told
+                .extend(told.filter(|(ticket, _)| is_present(*ticket)));
             line.took_ms = line.began.map_or(0, |began| now.since(began).abs());
         }
     }
@@ -273,4 +288,55 @@ async fn alone<J: Journey>(world: &World, journey: &J, ask: J::Ask) -> Result<J:
     let answers = journey.call(world, vec![ask]).await?;
     let first = answers.into_iter().next();
     first.ok_or_else(|| Fault::unreadable("read an answer for one of many", "no answer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone)]
+    struct Letters;
+
+    impl Journey for Letters {
+        type Key = u8;
+        type Ask = &'static str;
+        type Told = &'static str;
+        const TOGETHER_MAX: usize = 10;
+
+        fn travelling(_: &World) -> &Travelling<Self> {
+            Box::leak(Box::default())
+        }
+
+        fn key(&self) -> &u8 {
+            &0
+        }
+
+        fn call<'a>(
+            &'a self,
+            _: &'a World,
+            asks: Vec<&'static str>,
+        ) -> Later<'a, Result<Vec<&'static str>, Fault>> {
+            Box::pin(async move { Ok(asks) })
+        }
+    }
+
+    /// Goal: nobody is told what somebody else asked for.
+    /// Method: the only request of a line is given up while its call is under way, and another one
+    /// comes before the answer.
+    #[test]
+    fn the_answer_of_a_request_that_was_given_up_is_nobody_elses() {
+        let travelling = Travelling::<Letters>::default();
+        let place = travelling.enter(&0, &"first").expect("there is room");
+        let lead = travelling.lead(&0).expect("nobody else calls");
+        let (tickets, _): (Vec<_>, Vec<_>) = travelling.take(&0, Millis::ZERO).into_iter().unzip();
+        drop(place);
+        let other = travelling.enter(&0, &"second").expect("there is room");
+        assert!(travelling.lead(&0).is_none(), "one call at a time");
+        travelling.tell(&0, &tickets, vec![Fate::Told("first")], Millis::ZERO);
+        drop(lead);
+        assert!(travelling.fate(&other).is_none());
+        assert!(travelling.lead(&0).is_some(), "the second still waits");
+        drop(other);
+        assert!(travelling.0.borrow().is_empty(), "nothing is kept of them");
+    }
 }

@@ -49,6 +49,10 @@ const FOUND: &[(u64, &str)] = &[
         "the audit: what was owed after one restore was lost by the next",
     ),
     (1665, "the audit: a period that lies across two cycles"),
+    (
+        2026,
+        "an admission was told of a job that another had asked for",
+    ),
 ];
 
 /// A suite in which one of these never happened proves nothing about it.
