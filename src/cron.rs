@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
 
+use crate::accounts::Account;
 use crate::counting::counted;
 use crate::fault::Fault;
 use crate::inbox::watchdog;
@@ -19,7 +20,7 @@ use crate::plans::nightly;
 use crate::ports::Statement;
 use crate::provider::standin::clock;
 use crate::reconciler::{self, PassName};
-use crate::units::{AccountId, Millis};
+use crate::units::Millis;
 use crate::world::{Calls, World};
 use crate::{moment, reporter, sweeper};
 
@@ -79,8 +80,8 @@ impl Job {
 /// What a run is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Only this account: the reconciler.
-    pub account: Option<AccountId>,
+    /// Only this account.
+    pub account: Option<Account>,
     /// Write nothing: the reconciler.
     pub dry_run: bool,
 }
@@ -108,14 +109,22 @@ fn in_turn(calls_per_run: u32, now: Millis) -> impl Iterator<Item = Job> {
 pub async fn run_job(world: &Rc<World>, job: Job, asked: &Asked) -> Result<Json, Fault> {
     let calls = Rc::new(Calls::new(world.settings.calls_per_run));
     let counted = Rc::new(counted(world, &calls));
-    let summary = match job {
-        Job::Reconciler => return Ok(reconcile(world, asked).await?.json()),
-        Job::Sweeper => sweeper::run(&counted, &calls).await?.json(),
-        Job::Inbox => watchdog::run(&counted, &calls).await?.json(),
-        Job::Reporter => reporter::run(&counted, &calls).await?.json(),
-        Job::Plans => nightly::run(&counted, &calls).await?.json(),
+    let only = asked.account.as_ref();
+    let summary = match (job, only) {
+        (Job::Reconciler, _) => return Ok(reconcile(world, asked).await?.json()),
+        (Job::Sweeper, None) => sweeper::run(&counted, &calls).await?.json(),
+        (Job::Sweeper, Some(one)) => sweeper::run_account(&counted, one).await?.json(),
+        (Job::Inbox, None) => watchdog::run(&counted, &calls).await?.json(),
+        (Job::Inbox, Some(one)) => watchdog::run_account(&counted, one).await?.json(),
+        (Job::Reporter, None) => reporter::run(&counted, &calls).await?.json(),
+        (Job::Reporter, Some(one)) => reporter::run_account(&counted, &calls, one).await?.json(),
+        (Job::Plans, None) => nightly::run(&counted, &calls).await?.json(),
+        (Job::Plans, Some(one)) => nightly::run_account(&counted, one).await?.json(),
     };
-    world.db.query(ran(&[job.name()], world.now())).await?;
+    // Where one account alone was asked for, everybody else still waits for theirs.
+    if only.is_none() {
+        world.db.query(ran(&[job.name()], world.now())).await?;
+    }
     Ok(summary)
 }
 
@@ -129,10 +138,12 @@ pub async fn reconcile(world: &Rc<World>, asked: &Asked) -> Result<reconciler::S
         PassName::Asked
     };
     let summary = match &asked.account {
-        Some(account) => reconciler::run_account(&counted, account, asked.dry_run).await?,
+        Some(account) => {
+            reconciler::run_account(&counted, &account.account_id, asked.dry_run).await?
+        }
         None => reconciler::run(&counted, &calls, pass).await?,
     };
-    if !asked.dry_run {
+    if !asked.dry_run && asked.account.is_none() {
         let name = Job::Reconciler.name();
         world.db.query(ran(&[name], world.now())).await?;
     }

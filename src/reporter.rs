@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
 
-use crate::accounts::store;
+use crate::accounts::{Account, store};
 use crate::cycle::Cycle;
 use crate::fault::Fault;
 use crate::ledger::base;
@@ -74,6 +74,23 @@ impl Summary {
 
 /// One run.
 pub async fn run(world: &Rc<World>, calls: &Calls) -> Result<Summary, Fault> {
+    run_of(world, calls, None).await
+}
+
+/// One run for the meters of one account alone.
+pub async fn run_account(
+    world: &Rc<World>,
+    calls: &Calls,
+    account: &Account,
+) -> Result<Summary, Fault> {
+    run_of(world, calls, Some(&account.account_id)).await
+}
+
+async fn run_of(
+    world: &Rc<World>,
+    calls: &Calls,
+    only: Option<&AccountId>,
+) -> Result<Summary, Fault> {
     let mut summary = Summary::default();
     let standing = runs::standing(world).await?;
     if standing.restored {
@@ -90,7 +107,12 @@ pub async fn run(world: &Rc<World>, calls: &Calls) -> Result<Summary, Fault> {
         Begun::Overtaken => return Ok(summary),
     };
     let pass = Pass::new(number);
-    let run = Run { world, calls, pass };
+    let run = Run {
+        world,
+        calls,
+        only,
+        pass,
+    };
     run.find_ends().await?;
     while run.page(&mut summary).await? {}
     Ok(summary)
@@ -111,6 +133,7 @@ fn restored(world: &World, number: i64) -> Summary {
 struct Run<'a> {
     world: &'a Rc<World>,
     calls: &'a Calls,
+    only: Option<&'a AccountId>,
     pass: Pass,
 }
 
@@ -172,7 +195,7 @@ impl Run<'_> {
         }
         let ledger = &*self.world.ledger;
         let now = self.world.now();
-        let marks = marks::page(ledger, self.pass.run, now, affordable).await?;
+        let marks = marks::page(ledger, self.only, self.pass.run, now, affordable).await?;
         summary.done = i64::try_from(marks.len()).unwrap_or(0) < affordable;
         let accounts = accounts_of(marks.iter().map(|mark| &mark.pair));
         let billed = billed::load(&*self.world.db, &accounts).await?;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
 
+use crate::accounts::Account;
 use crate::fault::Fault;
 use crate::ledger::feeds;
 use crate::ledger::stream::{self, Overdue};
@@ -50,6 +51,17 @@ pub async fn run(world: &Rc<World>, calls: &Calls) -> Result<Summary, Fault> {
     let all_accounts = visit_accounts(world, calls, &mut summary).await?;
     summary.done = all_shards && all_accounts;
     Ok(summary)
+}
+
+/// One account alone, overdue or not.
+pub async fn run_account(world: &World, account: &Account) -> Result<Summary, Fault> {
+    let behind = feeds::hand_to_accounts(world, std::slice::from_ref(&account.account_id)).await?;
+    Ok(Summary {
+        accounts: 1,
+        behind: i64::try_from(behind.len()).unwrap_or(i64::MAX),
+        done: true,
+        ..Summary::default()
+    })
 }
 
 /// Half of the calls at most, so that many shards never keep overdue accounts waiting.

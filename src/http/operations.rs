@@ -49,21 +49,20 @@ pub async fn open_api(call: Call) -> Answer {
 pub async fn run_job(call: Call) -> Answer {
     let job = Job::parse(call.path_value(0)?).ok_or_else(Problem::not_found)?;
     let mut fields = call.fields()?;
-    let mut asked = Asked::default();
+    let (mut named, mut dry_run) = (None, false);
     if job == Job::Reconciler {
-        asked.account = fields.opt_id("account", AccountId::new)?;
-        asked.dry_run = fields.opt_bool("dry_run")?.unwrap_or(false);
+        named = fields.opt_id("account", AccountId::new)?;
+        dry_run = fields.opt_bool("dry_run")?.unwrap_or(false);
     }
     fields.finish()?;
-    match (&call.account, &asked.account) {
-        (Some(account), _) if job == Job::Reconciler => {
-            asked.account = Some(account.account_id.clone());
+    let account = match (call.account.clone(), named) {
+        (None, Some(id)) => {
+            let found = store::load(&*call.world.db, &id).await?;
+            Some(found.ok_or_else(Problem::not_found)?)
         }
-        (_, Some(id)) if store::load(&*call.world.db, id).await?.is_none() => {
-            return Err(Problem::not_found().into());
-        }
-        _ => {}
-    }
+        (account, _) => account,
+    };
+    let asked = Asked { account, dry_run };
     let summary = cron::run_job(&call.world, job, &asked).await?;
     Ok(Response::json(200, &summary))
 }

@@ -4,7 +4,7 @@ use super::app::Call;
 use super::body::too_large;
 use super::list::Page;
 use super::pages::html;
-use super::reply::{Answer, Problem};
+use super::reply::{Answer, Failure, Problem};
 use super::request::Body;
 use crate::accounts::store;
 use crate::cron::{self, Asked};
@@ -27,37 +27,33 @@ pub async fn reconcile_page(call: Call) -> Answer {
 
 /// `POST /app/reconcile/run`: runs it, and shows what it found.
 pub async fn run_reconcile(call: Call) -> Answer {
-    let asked = asked(&call)?;
-    if let Some(id) = &asked.account
-        && store::load(&*call.world.db, id).await?.is_none()
-    {
-        return Err(Problem::field("account", "There is no such account.").into());
-    }
+    let asked = asked(&call).await?;
     let summary = cron::reconcile(&call.world, &asked).await?;
     shown(
         &call,
-        asked.account,
+        asked.account.map(|one| one.account_id),
         Some(run_view(asked.dry_run, &summary)),
     )
     .await
 }
 
 /// `account` and `dry_run` of the page's form.
-fn asked(call: &Call) -> Result<Asked, Problem> {
+async fn asked(call: &Call) -> Result<Asked, Failure> {
     let Body::Whole(bytes) = &call.request.body else {
-        return Err(too_large());
+        return Err(too_large().into());
     };
     let mut asked = Asked::default();
     for (name, value) in url::form_urlencoded::parse(bytes) {
         match (&*name, value.trim()) {
             ("account", "") => {}
             ("account", id) => {
-                let id = AccountId::new(id);
                 let none = || Problem::field("account", "There is no such account.");
-                asked.account = Some(id.ok_or_else(none)?);
+                let id = AccountId::new(id).ok_or_else(none)?;
+                let found = store::load(&*call.world.db, &id).await?;
+                asked.account = Some(found.ok_or_else(none)?);
             }
             ("dry_run", value) => asked.dry_run = value == "1",
-            _ => return Err(Problem::field(&name, "There is no such field.")),
+            _ => return Err(Problem::field(&name, "There is no such field.").into()),
         }
     }
     Ok(asked)

@@ -7,10 +7,11 @@ use serde_json::{Value as Json, json};
 
 use super::apply::Doorbell;
 use super::{alerts, lane};
+use crate::accounts::Account;
 use crate::fault::Fault;
 use crate::parallel;
 use crate::params;
-use crate::plans::store::{FollowUp, followups_due};
+use crate::plans::store::{FollowUp, followups_due, is_followup_due};
 use crate::plans::sync::{Cause, SyncFault, sync};
 use crate::ports::{Later, Row, Statement};
 use crate::units::{AccountId, Millis};
@@ -72,6 +73,21 @@ pub async fn run(world: &Rc<World>, calls: &Calls) -> Result<Summary, Fault> {
         summary.alerts = alerts::send(world).await?;
     }
     summary.done = lanes_done && followups_done && rest_done;
+    Ok(summary)
+}
+
+/// What is due of one account alone: its customer's lane and its follow-up read.
+pub async fn run_account(world: &Rc<World>, account: &Account) -> Result<Summary, Fault> {
+    let mut summary = Summary::default();
+    if let Some(customer) = &account.customer_id {
+        summary.lanes = 1;
+        summary.events = i64::from(lane::run(world, customer.as_str()).await?.events);
+    }
+    if is_followup_due(&*world.db, &account.account_id, world.now()).await? {
+        summary.followups = 1;
+        ask_again(world, &account.account_id).await;
+    }
+    summary.done = true;
     Ok(summary)
 }
 

@@ -27,15 +27,23 @@ pub struct Mark {
 
 /// The next page: marked pairs of cycles that are not over, which this run has not tried and
 /// nothing holds back; those whose cycle ends soon first, then longest untried.
-pub async fn page(ledger: &dyn Db, run: i64, now: Millis, rows: i64) -> Result<Vec<Mark>, Fault> {
+pub async fn page(
+    ledger: &dyn Db,
+    only: Option<&AccountId>,
+    run: i64,
+    now: Millis,
+    rows: i64,
+) -> Result<Vec<Mark>, Fault> {
     let sql = format!(
         "select p.account_id, p.feature, p.cycle, {METER_COLUMNS} from counter p \
          {CURRENT_METER} where p.version > p.told and p.tried_run < ?1 \
          and p.wait_until_ms <= ?2 and p.ends_at_ms > ?2 and m.review_id is null \
+         and (?5 is null or p.account_id = ?5) \
          order by p.ends_at_ms > ?3, p.tried_at_ms, p.ends_at_ms, \
          p.account_id, p.feature, p.cycle limit cast(?4 as integer)"
     );
-    let params = params![run, now, now.after(SOON_MS), rows];
+    let only = only.map(AccountId::as_str);
+    let params = params![run, now, now.after(SOON_MS), rows, only];
     let found = ledger.query(Statement::new(sql, params)).await?;
     found
         .iter()

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use serde_json::{Value as Json, json};
 
 use super::sync::{Cause, SyncFault, Synced, sync};
+use crate::accounts::Account;
 use crate::fault::Fault;
 use crate::inbox::alerts;
 use crate::parallel;
@@ -42,6 +43,19 @@ pub struct Summary {
 }
 
 impl Summary {
+    fn count(&mut self, seen: Seen) {
+        match seen {
+            Seen::Match => self.checked += 1,
+            Seen::Changed(missed) => {
+                self.checked += 1;
+                self.changed += 1;
+                self.missed.push(missed);
+            }
+            Seen::Unreadable => self.unreadable += 1,
+            Seen::Gone => {}
+        }
+    }
+
     /// As the route answers it.
     pub fn json(&self) -> Json {
         json!({"checked": self.checked, "changed": self.changed, "unreadable": self.unreadable,
@@ -66,37 +80,40 @@ pub async fn run(world: &Rc<World>, calls: &Calls) -> Result<Summary, Fault> {
                 Box::pin(look_at(world, account_id))
             })
             .collect();
-        let (mut checked, mut changed, mut unreadable) = (0, 0, 0);
+        let before = summary.clone();
         for seen in parallel::all(works, AT_ONCE).await {
-            match seen? {
-                Seen::Match => checked += 1,
-                Seen::Changed(missed) => {
-                    checked += 1;
-                    changed += 1;
-                    summary.missed.push(missed);
-                }
-                Seen::Unreadable => unreadable += 1,
-                Seen::Gone => {}
-            }
+            summary.count(seen?);
         }
         if let Some(last) = page.last() {
             cursor = last.to_string();
         }
         summary.done = i64::try_from(page.len()).unwrap_or(0) < affordable;
-        summary.checked += checked;
-        summary.changed += changed;
-        summary.unreadable += unreadable;
         let ended = summary.done.then(|| world.now());
         let store = Statement::new(
             "update plan_run set cursor = ?2, ended_at_ms = ?3, checked = checked + ?4, \
              changed = changed + ?5, unreadable = unreadable + ?6 where number = ?1",
-            params![number, cursor.as_str(), ended, checked, changed, unreadable],
+            params![
+                number,
+                cursor.as_str(),
+                ended,
+                summary.checked - before.checked,
+                summary.changed - before.changed,
+                summary.unreadable - before.unreadable
+            ],
         );
         world.db.query(store).await?;
         if summary.done {
             return Ok(summary);
         }
     }
+}
+
+/// One account alone; how far an unfinished reconcile has come stays as it is.
+pub async fn run_account(world: &Rc<World>, account: &Account) -> Result<Summary, Fault> {
+    let mut summary = Summary::default();
+    summary.count(look_at(world, &account.account_id).await?);
+    summary.done = true;
+    Ok(summary)
 }
 
 async fn begin(world: &World) -> Result<(i64, String), Fault> {

@@ -326,3 +326,12 @@ pub async fn followups_due(
         })
         .collect()
 }
+
+/// Whether the account's own follow-up is due.
+pub async fn is_followup_due(db: &dyn Db, id: &AccountId, now: Millis) -> Result<bool, Fault> {
+    let due = "select 1 as due from plan_state where account_id = ?1 and followup_at_ms <= ?2";
+    let rows = db
+        .query(Statement::new(due, params![id.as_str(), now]))
+        .await?;
+    Ok(!rows.is_empty())
+}

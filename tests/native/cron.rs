@@ -34,6 +34,50 @@ fn jobs_done(machine: &Machine) -> Vec<String> {
     done.map(|(_, _, fields)| name(fields)).collect()
 }
 
+/// What the other account owes is still owed: a later run for everybody finds it.
+#[test]
+fn a_job_that_is_run_for_one_account_leaves_the_others_alone() {
+    let machine = Machine::geared(&[], Rc::new(QuickSignatures)).expect("it starts");
+    for id in ["a", "b"] {
+        account(&machine, id);
+        let usage = json!({"key": "k", "feature": "clicks", "units": 5});
+        let target = format!("/v1/usage?account={id}");
+        ok(&machine, "POST", &target, &usage);
+        let plan = json!({"plan": "pro"});
+        let target = format!("/standin/customers/customer_{id}");
+        ok(&machine, "PUT", &target, &plan);
+    }
+    let failing = "insert into event (id, provider, event_id, type, lane, customer_id, \
+        received_at_ms, next_at_ms, status, content) select 'evt_' || value, 'kinde', value, 'x', \
+        'customer_' || value, 'customer_' || value, 0, 0, 'received', '{}' \
+        from json_each('[\"a\", \"b\"]')";
+    block_on(machine.control.query(Statement::new(failing, params![]))).expect("stored");
+    let run = |job: &str, query: &str| {
+        let target = format!("/v1/run/{job}{query}");
+        ok(&machine, "POST", &target, &json!({}))
+    };
+    for (job, count) in [
+        ("sweeper", "accounts"),
+        ("inbox", "lanes"),
+        ("plans", "changed"),
+        ("reporter", "tried"),
+    ] {
+        let done = run(job, "?account=a");
+        assert_eq!(
+            (&done[count], &done["done"]),
+            (&json!(1), &json!(true)),
+            "{job}: {done}"
+        );
+    }
+    for (job, count) in [
+        ("inbox", "lanes"),
+        ("plans", "changed"),
+        ("reporter", "tried"),
+    ] {
+        assert_eq!(run(job, "")[count], 1, "{job}");
+    }
+}
+
 #[test]
 fn a_tick_does_its_jobs_in_the_contracts_order() {
     let machine = Machine::new(&[]).expect("it starts");

@@ -228,7 +228,7 @@ const OPERATIONS: &[Operation] = &[
         .details(
             "sweeper, reporter, inbox, reconciler or plans; each with a summary of its own. Where \
              the calls of one run are used up, `done` is false and the next call goes on. \
-             `account` and `dry_run` are the reconciler's: of what it `checked`, each pair of \
+             The body is the reconciler's: of what it `checked`, each pair of \
              account, feature and cycle is one of `matched`, `repaired`, `unreadable`, \
              `incomplete`, `failed` (not repaired although it should be) and `left` (it differs \
              and is not to be written now: a dry run, an open item of review, a closed cycle). \
