@@ -192,6 +192,11 @@ impl<J: Journey> Travelling<J> {
         line.waiting.drain(..count).collect()
     }
 
+    /// Whether anybody is on the way.
+    pub fn is_busy(&self, key: &J::Key) -> bool {
+        self.0.borrow().contains_key(key)
+    }
+
     fn has_waiting(&self, key: &J::Key) -> bool {
         let lines = self.0.borrow();
         lines.get(key).is_some_and(|line| !line.waiting.is_empty())

@@ -17,11 +17,7 @@ const LOAD: &str = "select a.account_id, a.name, a.customer_id, a.ledger, a.jobs
 
 /// The account of that id.
 pub async fn load(db: &dyn Db, account_id: &AccountId) -> Result<Option<Account>, Fault> {
-    let sql = format!("{LOAD} where a.account_id = ?1 order by n.number");
-    let rows = db
-        .query(Statement::new(sql, params![account_id.as_str()]))
-        .await?;
-    of_rows(&rows)
+    of_rows(&db.query(of_id(account_id)).await?)
 }
 
 /// The account of that customer at the provider.
@@ -29,11 +25,19 @@ pub async fn load_by_customer(
     db: &dyn Db,
     customer_id: &CustomerId,
 ) -> Result<Option<Account>, Fault> {
+    of_rows(&db.query(of_customer(customer_id)).await?)
+}
+
+/// The account of that id, for [`of_rows`].
+pub fn of_id(account_id: &AccountId) -> Statement {
+    let sql = format!("{LOAD} where a.account_id = ?1 order by n.number");
+    Statement::new(sql, params![account_id.as_str()])
+}
+
+/// The account of that customer, for [`of_rows`].
+pub fn of_customer(customer_id: &CustomerId) -> Statement {
     let sql = format!("{LOAD} where a.customer_id = ?1 order by n.number");
-    let rows = db
-        .query(Statement::new(sql, params![customer_id.as_str()]))
-        .await?;
-    of_rows(&rows)
+    Statement::new(sql, params![customer_id.as_str()])
 }
 
 /// Accounts in the order of their ids, without those of Lab and Engine Room.
@@ -185,7 +189,7 @@ pub fn drop_cycles(account_id: &AccountId) -> Statement {
 }
 
 /// The rows of one account, one for each of its anchors in order.
-fn of_rows(rows: &[Row]) -> Result<Option<Account>, Fault> {
+pub fn of_rows(rows: &[Row]) -> Result<Option<Account>, Fault> {
     let Some(row) = rows.first() else {
         return Ok(None);
     };

@@ -13,7 +13,6 @@ use serde_json::json;
 use super::alerts;
 use super::lane::{Claimed, Committed, End, commit, spread};
 use super::rules::{self, Kind, Payment, Standing, Unread, Verdict};
-use crate::accounts;
 use crate::fault::Fault;
 use crate::ledger::review::{Review, ReviewKind};
 use crate::moment::format;
@@ -25,7 +24,7 @@ use crate::plans::store::{self as plan_store, Known, State};
 use crate::plans::sync::{self, Cause, Read, prepare};
 use crate::ports::Statement;
 use crate::provider::ProviderFault;
-use crate::units::{AccountId, AgreementId, CustomerId, Millis, PlanCode};
+use crate::units::{AgreementId, CustomerId, Millis, PlanCode};
 use crate::world::World;
 
 /// How often an apply begins anew because the account changed under it.
@@ -40,8 +39,13 @@ pub enum Doorbell {
     Silent,
 }
 
-/// Applies a claimed event; an error means that nothing happened and the lane is still held.
-pub async fn apply(world: &Rc<World>, claimed: &Claimed, doorbell: Doorbell) -> Result<(), Fault> {
+/// Applies a claimed event and gives when the lane's next one is due; an error means that nothing
+/// happened and the lane is still held.
+pub async fn apply(
+    world: &Rc<World>,
+    claimed: &Claimed,
+    doorbell: Doorbell,
+) -> Result<Option<Millis>, Fault> {
     // One that a release before this one stored, or that is replayed.
     if let Some(verdict) = rules::judge_type(&claimed.type_name) {
         return end_with(world, claimed, Vec::new(), verdict).await;
@@ -55,25 +59,22 @@ pub async fn apply(world: &Rc<World>, claimed: &Claimed, doorbell: Doorbell) -> 
     let Some(customer) = &claimed.customer_id else {
         return no_customer(world, claimed).await;
     };
-    let account = accounts::store::load_by_customer(&*world.db, customer).await?;
-    let Some(account) = account else {
-        return wait_for_account(world, claimed).await;
-    };
-    let account_id = account.account_id;
     for _ in 0..TRIES_MAX {
-        let known = known(world, &account_id).await?;
+        let Some(known) = plan_store::known_of_customer(&*world.db, customer).await? else {
+            return wait_for_account(world, claimed).await;
+        };
         let tried = match (
             rules::asks_provider(&claimed.told, &standing(&known)),
             doorbell,
         ) {
-            (true, Doorbell::Rings) => asking(world, claimed, customer, &account_id).await?,
+            (true, Doorbell::Rings) => asking(world, claimed, customer).await?,
             (true, Doorbell::Silent) if kind != Kind::Unpaid => {
                 alone(world, claimed, customer, &known).await?
             }
             (true, Doorbell::Silent) | (false, _) => payment(world, claimed, &known).await?,
         };
         match tried {
-            Tried::Over => return Ok(()),
+            Tried::Over(next_at) => return Ok(next_at),
             Tried::Changed => {}
         }
     }
@@ -85,15 +86,11 @@ pub async fn apply(world: &Rc<World>, claimed: &Claimed, doorbell: Doorbell) -> 
 
 /// One try to apply.
 enum Tried {
-    /// It is applied, put off, or the lease was lost: nothing is left to do here.
-    Over,
+    /// It is applied, put off, or the lease was lost: nothing is left to do here. With when the
+    /// lane's next event is due.
+    Over(Option<Millis>),
     /// The account changed in between; begin anew.
     Changed,
-}
-
-async fn known(world: &World, account_id: &AccountId) -> Result<Known, Fault> {
-    let known = plan_store::known(&*world.db, account_id).await?;
-    known.ok_or_else(|| Fault::unavailable("apply an event", "the account is gone"))
 }
 
 fn standing(known: &Known) -> Standing {
@@ -118,24 +115,32 @@ fn ended(claimed: &Claimed, verdict: Verdict) -> End {
     }
 }
 
-/// Writes the end, unless two thirds of the lease are over.
+/// Writes the end, unless two thirds of the lease are over, and gives when the lane's next event is
+/// due.
 async fn finish(
     world: &World,
     claimed: &Claimed,
     effects: Vec<Statement>,
     end: &End,
-) -> Result<Tried, Fault> {
+) -> Result<Option<Millis>, Fault> {
     if world.now() > claimed.give_up_at {
         return Err(Fault::unavailable("apply an event", "it took too long"));
     }
-    match commit(world, claimed, effects, end).await? {
-        Committed::Done => {}
-        Committed::Lost => {
-            let fields = json!({"event": claimed.id, "lane": claimed.lane});
-            world.log.line("warn", "inbox.lease_lost", fields);
-        }
+    let committed = commit(world, claimed, effects, end).await?;
+    if committed == Committed::Lost {
+        let fields = json!({"event": claimed.id, "lane": claimed.lane});
+        world.log.line("warn", "inbox.lease_lost", fields);
     }
-    Ok(Tried::Over)
+    Ok(committed.next_at(world.now()))
+}
+
+async fn end_with(
+    world: &World,
+    claimed: &Claimed,
+    effects: Vec<Statement>,
+    verdict: Verdict,
+) -> Result<Option<Millis>, Fault> {
+    finish(world, claimed, effects, &ended(claimed, verdict)).await
 }
 
 /// The same for a batch that a change of the account may also have failed.
@@ -152,7 +157,7 @@ async fn finish_guarded(
             written if written == seen_written => Err(fault),
             _ => Ok(Tried::Changed),
         },
-        over => over,
+        Ok(next_at) => Ok(Tried::Over(next_at)),
     }
 }
 
@@ -161,11 +166,12 @@ async fn asking(
     world: &Rc<World>,
     claimed: &Claimed,
     customer: &CustomerId,
-    account_id: &AccountId,
 ) -> Result<Tried, Fault> {
     let asked = sync::ask(world, customer).await?;
     // What was read before the provider's answer is not used behind it.
-    let known = known(world, account_id).await?;
+    let known = plan_store::known_of_customer(&*world.db, customer).await?;
+    let gone = || Fault::unavailable("apply an event", "the account is gone");
+    let known = known.ok_or_else(gone)?;
     if known.written >= asked.ticket {
         return Ok(Tried::Changed);
     }
@@ -279,7 +285,8 @@ async fn unread(
                 attempts: claimed.attempts.saturating_sub(1),
                 outages: claimed.outages.saturating_add(1),
             };
-            finish(world, claimed, Vec::new(), &end).await
+            let next_at = finish(world, claimed, Vec::new(), &end).await?;
+            Ok(Tried::Over(next_at))
         }
         Unread::Take { plan, agreement_id } => {
             let taken = Taken {
@@ -301,7 +308,8 @@ async fn unread(
             let wait = follow_up(Some(Unfinished::Unreadable), 0, steps);
             let at = wait.map(|seconds| ticket.began.after(seconds.saturating_mul(1000)));
             let again = plan_store::ask_again_row(&known.account.account_id, 0, at);
-            finish(world, claimed, vec![again], &ended(claimed, verdict)).await
+            let next_at = finish(world, claimed, vec![again], &ended(claimed, verdict)).await?;
+            Ok(Tried::Over(next_at))
         }
     }
 }
@@ -330,7 +338,10 @@ async fn alone(
             let end = ended(claimed, Verdict::Applied(format!("plan {}", taken.plan)));
             finish_guarded(world, claimed, customer, known.written, effects, &end).await
         }
-        Unread::End(verdict) => finish(world, claimed, Vec::new(), &ended(claimed, verdict)).await,
+        Unread::End(verdict) => {
+            let next_at = end_with(world, claimed, Vec::new(), verdict).await?;
+            Ok(Tried::Over(next_at))
+        }
         Unread::Wait => Err(Fault::unavailable(
             "apply an event",
             "its order is not known",
@@ -402,7 +413,8 @@ fn taken_effects(
 /// A payment event.
 async fn payment(world: &Rc<World>, claimed: &Claimed, known: &Known) -> Result<Tried, Fault> {
     let (effects, verdict) = payment_effects(world, claimed, known, &standing(known));
-    finish(world, claimed, effects, &ended(claimed, verdict)).await
+    let next_at = end_with(world, claimed, effects, verdict).await?;
+    Ok(Tried::Over(next_at))
 }
 
 /// The payment state, and for money that came the grant of the cycle in which the event itself
@@ -453,17 +465,6 @@ fn payment_effects(
     (effects, Verdict::Applied(result))
 }
 
-/// The end of an event that no account is needed for.
-async fn end_with(
-    world: &Rc<World>,
-    claimed: &Claimed,
-    effects: Vec<Statement>,
-    verdict: Verdict,
-) -> Result<(), Fault> {
-    let end = ended(claimed, verdict);
-    finish(world, claimed, effects, &end).await.map(|_| ())
-}
-
 /// A person looks at what becomes of the account; the same event opens one item.
 async fn open_review(world: &World, claimed: &Claimed) -> Result<(), Fault> {
     let numbers = json!({"event": claimed.id, "type": claimed.type_name});
@@ -477,7 +478,7 @@ async fn open_review(world: &World, claimed: &Claimed) -> Result<(), Fault> {
 }
 
 /// A billing event that names no customer: nobody can be found for it. Alerted once per type.
-async fn no_customer(world: &Rc<World>, claimed: &Claimed) -> Result<(), Fault> {
+async fn no_customer(world: &World, claimed: &Claimed) -> Result<Option<Millis>, Fault> {
     let detail = json!({"event": claimed.id, "type": claimed.type_name});
     let alert = alerts::raise("no_customer", &claimed.type_name, &detail, world.now());
     let verdict = Verdict::Ignored("it names no customer".to_owned());
@@ -485,7 +486,7 @@ async fn no_customer(world: &Rc<World>, claimed: &Claimed) -> Result<(), Fault> 
 }
 
 /// The customer has no account yet: the event waits, without using up a try.
-async fn wait_for_account(world: &Rc<World>, claimed: &Claimed) -> Result<(), Fault> {
+async fn wait_for_account(world: &World, claimed: &Claimed) -> Result<Option<Millis>, Fault> {
     let now = world.now();
     let last = claimed.received_at.after(rules::WAIT_MS_MAX);
     let end = if now >= last {
@@ -500,5 +501,5 @@ async fn wait_for_account(world: &Rc<World>, claimed: &Claimed) -> Result<(), Fa
             outages: claimed.outages,
         }
     };
-    finish(world, claimed, Vec::new(), &end).await.map(|_| ())
+    finish(world, claimed, Vec::new(), &end).await
 }

@@ -386,7 +386,7 @@ impl Room {
         self.side(&received.id, notes).await
     }
 
-    async fn run_lane(&self, world: &Rc<World>, lane: &str) -> Result<lane::Ran, Fault> {
+    async fn run_lane(&self, world: &Rc<World>, lane: &str) -> Result<u32, Fault> {
         lane::run_with(world, lane, self.doorbell, lane::EVENTS_PER_RUN_MAX).await
     }
 

@@ -53,15 +53,6 @@ pub struct Claimed {
     pub give_up_at: Millis,
 }
 
-/// What one run of a lane did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
-    /// Events that came to an end or to their next wait.
-    pub events: u32,
-    /// When the lane's next event is due.
-    pub next_at: Option<Millis>,
-}
-
 /// Events may have waited for an account that was just made or got its customer.
 pub fn wake_new_account(world: &Rc<World>, account: &Account) {
     if account.customer_id.is_none() {
@@ -85,8 +76,9 @@ pub async fn wake_account(world: &World, account_id: &AccountId) -> Result<(), F
     gate::tell(world, account_id, ask).await.map(|_| ())
 }
 
-/// Applies what is due in a lane, one event after the other.
-pub async fn run(world: &Rc<World>, lane: &str) -> Result<Ran, Fault> {
+/// Applies what is due in a lane, one event after the other; gives how many came to an end or to
+/// their next wait.
+pub async fn run(world: &Rc<World>, lane: &str) -> Result<u32, Fault> {
     run_with(world, lane, Doorbell::Rings, EVENTS_PER_RUN_MAX).await
 }
 
@@ -96,29 +88,28 @@ pub async fn run_with(
     lane: &str,
     doorbell: Doorbell,
     events_max: u32,
-) -> Result<Ran, Fault> {
-    let mut ran = Ran::default();
-    let events_max = events_max.min(EVENTS_PER_RUN_MAX);
-    loop {
-        let claimed = if ran.events < events_max {
-            claim(world, lane).await?
-        } else {
-            None
+) -> Result<u32, Fault> {
+    let mut events = 0;
+    while events < events_max.min(EVENTS_PER_RUN_MAX) {
+        let Some(claimed) = claim(world, lane).await? else {
+            break;
         };
-        if let Some(claimed) = &claimed {
-            work(world, claimed, doorbell).await?;
-            ran.events += 1;
-        }
-        ran.next_at = next_at(world, lane).await?;
-        let is_due = |at: Millis| at <= world.now();
-        if claimed.is_none() || !ran.next_at.is_some_and(is_due) {
-            return Ok(ran);
+        let next_at = work(world, &claimed, doorbell).await?;
+        events += 1;
+        if next_at.is_none_or(|at| at > world.now()) {
+            break;
         }
     }
+    Ok(events)
 }
 
-/// Applies a claimed event; a failure puts it off and gives the lane back at once.
-async fn work(world: &Rc<World>, claimed: &Claimed, doorbell: Doorbell) -> Result<(), Fault> {
+/// Applies a claimed event and gives when the lane's next one is due; a failure puts it off and
+/// gives the lane back at once.
+async fn work(
+    world: &Rc<World>,
+    claimed: &Claimed,
+    doorbell: Doorbell,
+) -> Result<Option<Millis>, Fault> {
     let steps = world.settings.retry_seconds.len();
     let was_lost = claimed.attempts > i64::try_from(steps).unwrap_or(i64::MAX).saturating_add(1);
     let outcome = if was_lost {
@@ -129,22 +120,14 @@ async fn work(world: &Rc<World>, claimed: &Claimed, doorbell: Doorbell) -> Resul
     } else {
         apply::apply(world, claimed, doorbell).await
     };
-    let Err(fault) = outcome else { return Ok(()) };
+    let fault = match outcome {
+        Ok(next_at) => return Ok(next_at),
+        Err(fault) => fault,
+    };
     let end = after_failure(world, claimed, &fault)?;
     let alert = (end.status == "dead").then(|| dead_alert(claimed, &end, world.now()));
-    let committed = commit(world, claimed, alert.into_iter().collect(), &end).await;
-    committed.map(|_| ())
-}
-
-/// When the next event of a lane is due.
-async fn next_at(world: &World, lane: &str) -> Result<Option<Millis>, Fault> {
-    let next = Statement::new(
-        "select min(next_at_ms) as next_at_ms from event where lane = ?1",
-        params![lane],
-    );
-    let rows = world.db.query(next).await?;
-    rows.first()
-        .map_or(Ok(None), |row| row.opt_millis("next_at_ms"))
+    let committed = commit(world, claimed, alert.into_iter().collect(), &end).await?;
+    Ok(committed.next_at(world.now()))
 }
 
 /// Claims the oldest due event of a lane; none where nothing is due or another lease runs.
@@ -244,10 +227,21 @@ pub struct End {
 /// What became of a batch of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Committed {
-    /// It took effect, all of it.
-    Done,
+    /// It took effect, all of it. With when the lane's next event was due then: one that comes
+    /// later finds the lane free.
+    Done(Option<Millis>),
     /// The lease was lost; nothing took effect.
     Lost,
+}
+
+impl Committed {
+    /// When the lane is looked at again; behind a lost lease at once, and its claim says the rest.
+    pub fn next_at(self, now: Millis) -> Option<Millis> {
+        match self {
+            Self::Done(next_at) => next_at,
+            Self::Lost => Some(now),
+        }
+    }
 }
 
 /// Fails the whole batch where the lane's token is no longer this claim's: the row it would insert
@@ -260,8 +254,9 @@ fn guard(claimed: &Claimed) -> Statement {
     )
 }
 
-/// Effects, the mark and giving the lane back, in one batch. After an error the database says what
-/// became of it; an error that is given back means: the lane is still ours and nothing happened.
+/// Effects, the mark, giving the lane back and a look at what is next, in one batch. After an error
+/// the database says what became of it; an error that is given back means: the lane is still ours
+/// and nothing happened.
 pub async fn commit(
     world: &World,
     claimed: &Claimed,
@@ -272,28 +267,36 @@ pub async fn commit(
     let mut statements = vec![guard(claimed)];
     statements.extend(effects);
     statements.extend(end_statements(claimed, end, now));
-    let Err(fault) = world.db.batch(statements).await else {
-        return Ok(Committed::Done);
+    statements.push(look(claimed));
+    let (rows, fault) = match world.db.batch(statements).await {
+        Ok(results) => (results.into_iter().next_back().unwrap_or_default(), None),
+        Err(fault) => (world.db.query(look(claimed)).await?, Some(fault)),
     };
-    let look = Statement::new(
+    let missing = || Fault::unavailable("apply an event", "no row came back");
+    let row = rows.first().ok_or_else(missing)?;
+    let is_ours = row.opt_text("token")? == Some(claimed.token.as_str());
+    if let Some(fault) = fault.filter(|_| is_ours) {
+        return Err(fault);
+    }
+    Ok(if row.opt_text("outcome")? == Some(end.status) {
+        Committed::Done(row.opt_millis("next_at_ms")?)
+    } else {
+        Committed::Lost
+    })
+}
+
+/// Whose the lane is, how the claim's run ended, and when the lane's next event is due.
+fn look(claimed: &Claimed) -> Statement {
+    Statement::new(
         "select (select token from lane where lane = ?1) as token, \
-         (select outcome from run where id = ?2 and token = ?3) as outcome",
+         (select outcome from run where id = ?2 and token = ?3) as outcome, \
+         (select min(next_at_ms) from event where lane = ?1) as next_at_ms",
         params![
             claimed.lane.as_str(),
             claimed.id.as_str(),
             claimed.token.as_str()
         ],
-    );
-    let rows = world.db.query(look).await?;
-    let row = rows.first().ok_or_else(|| fault.clone())?;
-    if row.opt_text("token")? == Some(claimed.token.as_str()) {
-        return Err(fault);
-    }
-    Ok(if row.opt_text("outcome")? == Some(end.status) {
-        Committed::Done
-    } else {
-        Committed::Lost
-    })
+    )
 }
 
 fn end_statements(claimed: &Claimed, end: &End, now: Millis) -> Vec<Statement> {

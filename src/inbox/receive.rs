@@ -192,6 +192,13 @@ pub struct Written {
 #[derive(Clone)]
 pub struct Deliveries(());
 
+impl Deliveries {
+    /// Whether some are being stored, or wait for it.
+    pub fn are_stored_now(world: &World) -> bool {
+        world.isolate.deliveries.is_busy(&())
+    }
+}
+
 impl Journey for Deliveries {
     type Key = ();
     type Ask = Written;

@@ -1,5 +1,6 @@
-//! Lanes that deliveries wake behind their answers: a few at once in one isolate, because storing
-//! comes first; the others wait for their turn.
+//! Lanes that deliveries wake behind their answers: a few at once in one isolate, the others wait
+//! for their turn; and each behind the deliveries that are on their way, because storing comes
+//! first: a sender waits for its answer, nobody waits for a lane.
 //!
 //! Whoever has a turn takes the lanes of those that wait as well. Each request watches its own
 //! lane by pauses of its own, because the request that has the turn may be gone. What nobody came
@@ -13,11 +14,18 @@ use std::rc::Rc;
 use serde_json::json;
 
 use super::lane;
+use super::receive::Deliveries;
 use crate::units::{AccountId, Millis};
 use crate::world::World;
 
 /// Lanes at work at once.
 const TURNS_MAX: usize = 4;
+/// A lane looks so often whether deliveries are on their way, once in any case: where a database
+/// answers without a wait, as on one machine, no request is read until somebody pauses.
+const BEHIND_MS: u32 = 4;
+/// So long a lane stays behind them at most: deliveries without an end do not keep it from its
+/// work.
+const BEHIND_MS_MAX: u32 = 200;
 /// A turn takes no further lane after so long, and one that was not heard of for so long is over:
 /// the platform ends what a request does after its answer after half a minute.
 const TURN_MS_MAX: i64 = 15_000;
@@ -115,9 +123,19 @@ async fn watch(world: &Rc<World>, lane: &str) {
     waiting.leave(lane);
 }
 
+/// Lets deliveries go first.
+async fn stay_behind(world: &World) {
+    let mut waited = 0;
+    while waited == 0 || waited < BEHIND_MS_MAX && Deliveries::are_stored_now(world) {
+        world.timer.pause(BEHIND_MS).await;
+        waited += BEHIND_MS;
+    }
+}
+
 async fn work(world: &Rc<World>, turn: u64) {
     let began = world.now();
     while world.now().since(began).abs() < TURN_MS_MAX {
+        stay_behind(world).await;
         let Some((lane, account_id)) = world.isolate.waking.take(turn, world.now()) else {
             return;
         };

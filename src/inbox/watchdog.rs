@@ -81,7 +81,7 @@ pub async fn run_account(world: &Rc<World>, account: &Account) -> Result<Summary
     let mut summary = Summary::default();
     if let Some(customer) = &account.customer_id {
         summary.lanes = 1;
-        summary.events = i64::from(lane::run(world, customer.as_str()).await?.events);
+        summary.events = i64::from(lane::run(world, customer.as_str()).await?);
     }
     if is_followup_due(&*world.db, &account.account_id, world.now()).await? {
         summary.followups = 1;
@@ -142,15 +142,15 @@ async fn run_lanes(
         let each = (paid / u32::try_from(lanes.len().max(1)).unwrap_or(1)).max(1);
         let works = lanes
             .iter()
-            .map(|name| -> Later<'_, Result<lane::Ran, Fault>> {
+            .map(|name| -> Later<'_, Result<u32, Fault>> {
                 Box::pin(lane::run_with(world, name, Doorbell::Rings, each))
             })
             .collect();
         for (name, ran) in lanes.iter().zip(parallel::all(works, AT_ONCE).await) {
             match ran {
-                Ok(ran) => {
+                Ok(events) => {
                     summary.lanes += 1;
-                    summary.events += i64::from(ran.events);
+                    summary.events += i64::from(events);
                 }
                 // One lane's failure stops nobody else's.
                 Err(fault) => {

@@ -87,19 +87,32 @@ const STATE: &str = "select s.read_at_ms as read_at_ms, s.known_ms as known_ms, 
       and e.agreement_id = a.agreement_id) as cancelled \
     from account a left join plan_state s on s.account_id = a.account_id \
     left join lane l on l.lane = a.customer_id \
-    left join agreement g on g.account_id = a.account_id and g.agreement_id = a.agreement_id \
-    where a.account_id = ?1";
+    left join agreement g on g.account_id = a.account_id and g.agreement_id = a.agreement_id";
 
-/// Reads it. The lane's row is read no later than the account, so that a change in between is
-/// noticed by the guard.
+/// What is stored of the account of that id.
 pub async fn known(db: &dyn Db, account_id: &AccountId) -> Result<Option<Known>, Fault> {
-    let rows = db
-        .query(Statement::new(STATE, params![account_id.as_str()]))
-        .await?;
-    let Some(row) = rows.first() else {
-        return Ok(None);
+    let sql = format!("{STATE} where a.account_id = ?1");
+    let state = Statement::new(sql, params![account_id.as_str()]);
+    read(db, state, accounts::store::of_id(account_id)).await
+}
+
+/// What is stored of the account of that customer.
+pub async fn known_of_customer(
+    db: &dyn Db,
+    customer_id: &CustomerId,
+) -> Result<Option<Known>, Fault> {
+    let sql = format!("{STATE} where a.customer_id = ?1");
+    let state = Statement::new(sql, params![customer_id.as_str()]);
+    read(db, state, accounts::store::of_customer(customer_id)).await
+}
+
+/// Both as they stand at one moment, so that any later change is noticed by the guard.
+async fn read(db: &dyn Db, state: Statement, account: Statement) -> Result<Option<Known>, Fault> {
+    let results = db.batch(vec![state, account]).await?;
+    let [state, account] = results.as_slice() else {
+        return Err(Fault::unavailable("read an account's plan", "no answer"));
     };
-    let Some(account) = accounts::store::load(db, account_id).await? else {
+    let (Some(row), Some(account)) = (state.first(), accounts::store::of_rows(account)?) else {
         return Ok(None);
     };
     let wanted = row.opt_text("wanted_plan")?.map(str::to_owned);

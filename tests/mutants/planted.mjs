@@ -52,7 +52,7 @@ export default [
     statements.extend(end_statements(claimed, end, now));`,
       `    statements.extend(end_statements(claimed, end, now));
     world.db.batch(statements).await?;
-    let statements = effects;`,
+    let mut statements = effects;`,
     ]],
     tests: ["inbox_lanes", "simulation"],
   },

@@ -100,7 +100,7 @@ fn a_crash_at_any_statement_of_an_apply_ends_at_the_same_plan_and_balance() {
             }
         }
     }
-    assert!(crashes > 60, "{crashes}");
+    assert!(crashes > 45, "{crashes}");
 }
 
 /// The control database, one turn of waiting and one millisecond for each statement.

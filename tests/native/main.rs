@@ -40,6 +40,7 @@ mod inbox_door;
 mod inbox_lanes;
 mod inbox_replay;
 mod inbox_routes;
+mod inbox_turns;
 mod interleave;
 mod json_schema;
 mod jwt_simple;
