@@ -6,13 +6,14 @@ import Router, { Account, LedgerShard, StandIn } from "./index.js";
 
 export { Account, LedgerShard, StandIn };
 
-const { redirect_at_once, care_for_click, watch_click } = Router.prototype;
+const { redirect_at_once, care_for_clicks, watch_clicks } = Router.prototype;
 
-/** By now a click has usually been gathered and written with the others of its isolate. */
+/** By now clicks have usually been gathered and written. */
 const FIRST_LOOK_MS = 100;
-/** Without confirmation for so long, a click sends itself: `ledger::clicks` has the same number. */
+/** Without confirmation for so long, clicks are sent by whoever watches them: `ledger::clicks` has
+ * the same number. */
 const PATIENCE_MS = 2_000;
-/** What `care_for_click` says. */
+/** What `care_for_clicks` says. */
 const NOTHING_LEFT = 0;
 const LOOK_AGAIN = 1;
 
@@ -32,26 +33,26 @@ function atOnce(request) {
   }
 }
 
-/** Each request watches its own click: the one that carries it with others may be gone. */
-async function watch(ticket, leads, env, context) {
+/** Watches the clicks of a window of time: the request that carries them may be gone. */
+async function watch(window, leads, env, context) {
   let waited = 0;
   for (let pause = FIRST_LOOK_MS; !leads && waited < PATIENCE_MS; pause *= 2) {
     const rest = Math.min(pause, PATIENCE_MS - waited);
     await new Promise((done) => setTimeout(done, rest));
     waited += rest;
-    const care = care_for_click(ticket);
+    const care = care_for_clicks(window);
     if (care === NOTHING_LEFT) return;
     if (care !== LOOK_AGAIN) break;
   }
-  await watch_click(ticket, waited, env, context);
+  await watch_clicks(window, waited, env, context);
 }
 
 export default {
   fetch(request, env, context) {
     const told = atOnce(request);
     if (told === undefined) return new Router(context, env).fetch(request);
-    const [location, id, ticket, leads] = told.split("\n");
-    if (ticket !== "") context.waitUntil(watch(Number(ticket), leads === "1", env, context));
+    const [location, id, window, leads] = told.split("\n");
+    if (window !== "") context.waitUntil(watch(Number(window), leads === "1", env, context));
     return new Response(null, {
       status: 302,
       headers: {

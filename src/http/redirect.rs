@@ -10,8 +10,7 @@ use super::app::Call;
 use super::pages::html;
 use super::reply::{Answer, Failure, Problem, Response};
 use super::request::{Method, Request};
-use crate::ledger::clicks::{self, Click};
-use crate::ledger::travelling::Ticket;
+use crate::ledger::clicks::{self, Click, SetOut};
 use crate::ledger::wire::Visitor;
 use crate::links::crawlers::judge;
 use crate::links::rules::{Decision, Visit, is_prefetch};
@@ -87,8 +86,8 @@ pub struct AtOnce {
     pub target: Rc<Target>,
     /// For the answer's `X-Request-Id`.
     pub request_id: String,
-    /// The click's number, where it is one.
-    pub click: Option<Ticket>,
+    /// The click, where it is one.
+    pub click: Option<SetOut>,
 }
 
 /// The redirect of a link that this isolate remembers. `None` where anything else is to be said,

@@ -2,9 +2,9 @@
 //!
 //! A click has one id, made before anything is written, and the same on every try: to a shard,
 //! then to another, then straight to the ledger database by the same SQL. Clicks of one isolate
-//! that arrive while a write is under way travel together in the next; each request watches its
-//! own click by a timer of its own and sends it itself when nobody has confirmed it for a while,
-//! because the request that carries the others may be gone.
+//! that arrive while a write is under way travel together in the next; because the request that
+//! carries them may be gone, others watch by timers of their own and send what nobody has
+//! confirmed for a while.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::batch;
 use super::cycles::{self, cycle_for};
 use super::entry::{Entry, EntryKind};
 use super::shard::tally_name;
-use super::travelling::{Fate, Ticket};
+use super::travelling::{Fate, Window};
 use super::wire::{ClickWire, Recorded, ShardAsk, VERSION, Visitor};
 use crate::fault::{Fault, FaultKind};
 use crate::params;
@@ -33,7 +33,7 @@ const TOGETHER_MAX: usize = 400;
 const GATHER_MS: u32 = 20;
 /// Messages that one request carries for others before it is done.
 const ROUNDS_MAX: u32 = 20;
-/// Without confirmation for so long, a click sends itself.
+/// Without confirmation for so long, clicks are sent by whoever watches them.
 const PATIENCE_MS: u32 = 2_000;
 /// The first pause between two looks at the shared result, about what gathering and writing take;
 /// doubled up to the longest.
@@ -81,22 +81,39 @@ pub async fn record(world: Rc<World>, click: Click) {
             let said = json!({"account": click.account_id.as_str(), "code": click.code.as_str(),
                 "at": click.at.get(), "country": click.country,
                 "referrer": click.referrer_host, "correction": click.correction});
-            tell_unwritten(&world, Unwritten::Lost, &said, &fault).await;
+            tell_unwritten(&world, Unwritten::Lost, &[said], &fault).await;
             return;
         }
     };
-    match world.isolate.clicks.enter(&parcel, world.now()) {
-        Some(ticket) => watch(world, ticket, 0).await,
-        None => send_alone(&world, &parcel).await,
+    match enter(&world, &parcel) {
+        Some(SetOut {
+            watch: Some(window),
+        }) => watch(world, window, 0).await,
+        Some(SetOut { watch: None }) => {}
+        None => send(&world, vec![parcel]).await,
     }
+}
+
+/// A click that is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetOut {
+    /// What its request has to [`watch`], where others do not.
+    pub watch: Option<Window>,
 }
 
 /// Sets a click on its way without asking anybody. `None` where its cycle is not known here, or
 /// where too many wait; then nothing has happened.
-pub fn set_out(world: &World, click: &Click) -> Option<Ticket> {
+pub fn set_out(world: &World, click: &Click) -> Option<SetOut> {
     let cycle = cycles::known_at_once(world, &click.account_id, click.at)?;
     let parcel = entry_of(world, click, cycle).ok()?;
-    world.isolate.clicks.enter(&Rc::new(parcel), world.now())
+    enter(world, &Rc::new(parcel))
+}
+
+fn enter(world: &World, parcel: &Rc<ClickWire>) -> Option<SetOut> {
+    let place = world.isolate.clicks.enter(parcel, world.now())?;
+    let watches = place.watches || lack_carrier(world);
+    let watch = watches.then_some(place.window);
+    Some(SetOut { watch })
 }
 
 /// Whether clicks wait for somebody to carry them.
@@ -139,18 +156,14 @@ fn entry_of(world: &World, click: &Click, cycle: CycleName) -> Result<ClickWire,
     })
 }
 
-/// Watches a click until it is written, `waited` milliseconds after it set out; carries where
-/// nobody does. One that nobody has confirmed for a while, or that could not be carried, sends
-/// itself.
-pub async fn watch(world: Rc<World>, ticket: Ticket, mut waited: u32) {
+/// Watches the clicks of a window, and what is left of those before it, until they are written;
+/// `waited` milliseconds after its own set out. Carries where nobody does. What nobody has
+/// confirmed for a while, or what could not be carried, is sent from here.
+pub async fn watch(world: Rc<World>, window: Window, mut waited: u32) {
     let clicks = &world.isolate.clicks;
     let mut look = LOOK_MS;
-    loop {
-        match clicks.fate(ticket) {
-            Fate::Written => return,
-            Fate::OnItsWay if waited < PATIENCE_MS => {}
-            Fate::OnItsWay | Fate::Failed => break,
-        }
+    let mut fate = clicks.fate(window);
+    while fate == Fate::OnItsWay && waited < PATIENCE_MS {
         if lack_carrier(&world) {
             let number = clicks.take_the_lead(world.now());
             carry(&world).await;
@@ -160,16 +173,24 @@ pub async fn watch(world: Rc<World>, ticket: Ticket, mut waited: u32) {
             waited += look;
             look = (look * 2).min(LOOK_MS_MAX);
         }
+        fate = clicks.fate(window);
     }
-    if let Some(parcel) = clicks.take_back(ticket) {
-        send_alone(&world, &parcel).await;
+    clicks.stop_watching(window);
+    if fate != Fate::Written {
+        send(&world, clicks.take_back(window)).await;
     }
 }
 
-async fn send_alone(world: &Rc<World>, parcel: &ClickWire) {
-    let first = shard_of(world, parcel);
-    if let Err((unwritten, fault)) = deliver(world, &[parcel], first).await {
-        tell_unwritten(world, unwritten, &json!(parcel.entry), &fault).await;
+/// Sends clicks that nobody else is to send.
+async fn send(world: &Rc<World>, parcels: Vec<Rc<ClickWire>>) {
+    for together in parcels.chunks(TOGETHER_MAX) {
+        for (shard, group) in by_shard(world, together, |parcel| parcel) {
+            let parcels: Vec<&ClickWire> = group.iter().map(|parcel| &***parcel).collect();
+            if let Err((unwritten, fault)) = deliver(world, &parcels, shard).await {
+                let said: Vec<_> = parcels.iter().map(|parcel| json!(parcel.entry)).collect();
+                tell_unwritten(world, unwritten, &said, &fault).await;
+            }
+        }
     }
 }
 
@@ -182,18 +203,27 @@ async fn carry(world: &Rc<World>) {
         if together.is_empty() {
             return;
         }
-        let mut by_shard: BTreeMap<u32, Vec<_>> = BTreeMap::new();
-        let any = steady_shard(world);
-        for one in together {
-            let number = visitors_shard(world, &one.1).unwrap_or(any);
-            by_shard.entry(number).or_default().push(one);
-        }
-        for (number, group) in by_shard {
+        for (shard, group) in by_shard(world, &together, |(_, parcel)| parcel) {
             let parcels: Vec<&ClickWire> = group.iter().map(|(_, parcel)| &**parcel).collect();
-            let are_written = deliver(world, &parcels, number).await.is_ok();
+            let are_written = deliver(world, &parcels, shard).await.is_ok();
             clicks.tell(group.iter().map(|(ticket, _)| *ticket), are_written);
         }
     }
+}
+
+/// Clicks by the shard to which they go.
+fn by_shard<'a, T>(
+    world: &World,
+    clicks: &'a [T],
+    parcel: impl Fn(&T) -> &ClickWire,
+) -> BTreeMap<u32, Vec<&'a T>> {
+    let any = steady_shard(world);
+    let mut by_shard: BTreeMap<u32, Vec<&T>> = BTreeMap::new();
+    for one in clicks {
+        let number = visitors_shard(world, parcel(one)).unwrap_or(any);
+        by_shard.entry(number).or_default().push(one);
+    }
+    by_shard
 }
 
 /// The same clicks for a shard that is not their visitors' own: two shards that each know one of
@@ -350,25 +380,25 @@ fn steady_shard(world: &World) -> u32 {
     shard
 }
 
-fn shard_of(world: &World, parcel: &ClickWire) -> u32 {
-    visitors_shard(world, parcel).unwrap_or_else(|| steady_shard(world))
-}
-
-/// One line with the whole click, and one more in its sum: now in DB, else with the next clicks.
+/// A line with each whole click, and as many more in their sum: now in DB, else with the next
+/// clicks.
 async fn tell_unwritten(
     world: &Rc<World>,
     unwritten: Unwritten,
-    click: &serde_json::Value,
+    clicks: &[serde_json::Value],
     fault: &Fault,
 ) {
     let (event, sum) = match unwritten {
         Unwritten::Lost => ("click.lost", "counterfoil_clicks_lost_total"),
         Unwritten::Doubtful => ("click.doubtful", "counterfoil_clicks_doubtful_total"),
     };
-    let fields = json!({"click": click, "doing": fault.doing, "cause": fault.cause});
-    world.log.line("error", event, fields);
-    if world.db.query(tally::add(sum, 1)).await.is_err() {
-        let sums = BTreeMap::from([(sum.to_owned(), 1)]);
+    for click in clicks {
+        let fields = json!({"click": click, "doing": fault.doing, "cause": fault.cause});
+        world.log.line("error", event, fields);
+    }
+    let count = i64::try_from(clicks.len()).unwrap_or(i64::MAX);
+    if world.db.query(tally::add(sum, count)).await.is_err() {
+        let sums = BTreeMap::from([(sum.to_owned(), count)]);
         world.isolate.clicks.keep_sums(sums);
     }
 }

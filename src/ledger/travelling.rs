@@ -1,9 +1,11 @@
-//! The clicks of one isolate on their way: which wait for the next message, which are written, and
-//! who carries.
+//! The clicks of one isolate on their way: which wait for the next message, which are written, who
+//! carries and who watches.
 //!
-//! Those that arrive while a message is under way travel together in the next. Each request
-//! watches its own click, because the request that carries the others may be gone. A click stays
-//! known here until it is written: one that nobody seems to watch any more waits again.
+//! Those that arrive while a message is under way travel together in the next. Whoever carries may
+//! be gone, so requests watch by timers of their own; a timer for each click would cost more than
+//! all else that is done for it, so two of each short while watch all clicks that set out in it,
+//! and whatever is left of earlier ones. A click stays known here until it is written: one that
+//! nobody seems to watch any more waits again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,8 +21,24 @@ const UNWRITTEN_MAX: usize = 20_000;
 /// The platform ends what a request does after its answer long before this.
 const WATCHED_MS_MAX: i64 = 60_000;
 
+/// The requests that watch the clicks of one window.
+const WATCHERS: u32 = 2;
+/// For so long clicks set out in the same window.
+const WINDOW_MS: i64 = 50;
+
 /// A click's number in its isolate.
 pub type Ticket = u32;
+/// A window's number in its isolate; they only grow.
+pub type Window = u32;
+
+/// Where a click has entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its window.
+    pub window: Window,
+    /// Whether its request is one of those that watch the window.
+    pub watches: bool,
+}
 
 /// What one isolate knows of clicks on their way.
 #[derive(Default)]
@@ -35,6 +53,11 @@ struct Shared {
     /// Who carries, and since when: it may be gone without a word.
     carrier: Option<(u64, Millis)>,
     carriers: u64,
+    window: Window,
+    /// Since when clicks set out in that window.
+    window_since: Millis,
+    /// How many requests watch it.
+    watchers: u32,
     /// Where this isolate's clicks go for now, and since when.
     shard: Option<(u32, Millis)>,
     /// Sums that could not be written yet.
@@ -43,6 +66,7 @@ struct Shared {
 
 struct Unwritten {
     parcel: Rc<ClickWire>,
+    window: Window,
     since: Millis,
     stage: Stage,
 }
@@ -54,49 +78,80 @@ enum Stage {
     Failed,
 }
 
-/// What is known of a click.
+/// What is known of the clicks of a window and of those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Nothing yet.
+    /// Of some nothing yet.
     OnItsWay,
-    /// It is written.
+    /// All are written.
     Written,
-    /// Whoever carried it could not write it.
+    /// Whoever carried one of them could not write it.
     Failed,
 }
 
 impl Travelling {
-    /// A click waits for whoever carries; its number. `None` where too many wait.
-    pub fn enter(&self, parcel: &Rc<ClickWire>, now: Millis) -> Option<Ticket> {
+    /// A click waits for whoever carries. `None` where too many wait.
+    pub fn enter(&self, parcel: &Rc<ClickWire>, now: Millis) -> Option<Place> {
         let mut shared = self.0.borrow_mut();
         if shared.waiting.len() >= WAITING_MAX || shared.unwritten.len() >= UNWRITTEN_MAX {
             return None;
         }
+        if now.since(shared.window_since).abs() >= WINDOW_MS {
+            shared.window = shared.window.wrapping_add(1);
+            shared.window_since = now;
+            shared.watchers = 0;
+        }
+        let watches = shared.watchers < WATCHERS;
+        shared.watchers += u32::from(watches);
         shared.tickets = shared.tickets.wrapping_add(1);
-        let ticket = shared.tickets;
+        let (ticket, window) = (shared.tickets, shared.window);
         shared.waiting.push_back(ticket);
         let unwritten = Unwritten {
             parcel: Rc::clone(parcel),
+            window,
             since: now,
             stage: Stage::Waiting,
         };
         shared.unwritten.insert(ticket, unwritten);
-        Some(ticket)
+        Some(Place { window, watches })
     }
 
-    /// What became of a click.
-    pub fn fate(&self, ticket: Ticket) -> Fate {
-        match self.0.borrow().unwritten.get(&ticket).map(|one| one.stage) {
-            None => Fate::Written,
-            Some(Stage::Failed) => Fate::Failed,
-            Some(Stage::Waiting | Stage::Carried) => Fate::OnItsWay,
+    /// What became of the clicks of a window and of those before it.
+    pub fn fate(&self, window: Window) -> Fate {
+        let shared = self.0.borrow();
+        let mut fate = Fate::Written;
+        for one in shared.up_to(window) {
+            match one.stage {
+                Stage::Failed => return Fate::Failed,
+                Stage::Waiting | Stage::Carried => fate = Fate::OnItsWay,
+            }
+        }
+        fate
+    }
+
+    /// Whoever watched that window does so no longer: another request is to, where clicks still
+    /// set out in it.
+    pub fn stop_watching(&self, window: Window) {
+        let mut shared = self.0.borrow_mut();
+        if shared.window == window {
+            shared.watchers = shared.watchers.saturating_sub(1);
         }
     }
 
-    /// Whoever watches this click sends it itself: nobody else is to begin to.
-    pub fn take_back(&self, ticket: Ticket) -> Option<Rc<ClickWire>> {
+    /// Whoever watches sends what is left of that window and of those before it: nobody else is
+    /// to begin to.
+    pub fn take_back(&self, window: Window) -> Vec<Rc<ClickWire>> {
         let mut shared = self.0.borrow_mut();
-        shared.waiting.retain(|waiting| *waiting != ticket);
-        shared.unwritten.remove(&ticket).map(|one| one.parcel)
+        let count = shared.up_to(window).count();
+        let taken: Vec<Unwritten> = std::iter::from_fn(|| shared.unwritten.pop_first())
+            .take(count)
+            .map(|(_, one)| one)
+            .collect();
+        let Shared {
+            waiting, unwritten, ..
+        } = &mut *shared;
+        waiting.retain(|ticket| unwritten.contains_key(ticket));
+        taken.into_iter().map(|one| one.parcel).collect()
     }
 
     /// Whether clicks wait and nobody carries, or whoever did has not been heard of for so long.
@@ -176,6 +231,12 @@ impl Travelling {
 }
 
 impl Shared {
+    /// What is not known to be written of a window and of those before it.
+    fn up_to(&self, window: Window) -> impl Iterator<Item = &Unwritten> {
+        let all = self.unwritten.values();
+        all.take_while(move |one| one.window <= window)
+    }
+
     /// Clicks that failed, or were taken along, so long ago that nobody watches them any more wait
     /// again. Where somebody does, the click is sent twice under one id.
     fn let_wait_again(&mut self, now: Millis) {
@@ -208,32 +269,59 @@ mod tests {
     #[test]
     fn a_click_is_known_until_it_is_written_whatever_the_clock_does() {
         let clicks = Travelling::default();
-        let ticket = clicks.enter(&parcel(), NOW).expect("there is room");
-        let is_unwritten = || !matches!(clicks.fate(ticket), Fate::Written);
+        let place = clicks.enter(&parcel(), NOW).expect("there is room");
+        let fate = || clicks.fate(place.window);
         let mut at = NOW;
         assert_eq!(clicks.take(10, at).len(), 1);
         assert_eq!(clicks.take(10, at).len(), 0, "it is on its way");
+        let mut ticket = 0;
         for jump in [3_600_000, -86_400_000, 3_600_000] {
             at = at.after(jump);
-            assert!(is_unwritten());
-            assert_eq!(clicks.take(10, at).len(), 1, "nobody watches it by now");
+            assert_ne!(fate(), Fate::Written);
+            let again = clicks.take(10, at);
+            assert_eq!(again.len(), 1, "nobody watches it by now");
+            ticket = again[0].0;
             clicks.tell([ticket].into_iter(), false);
-            assert!(matches!(clicks.fate(ticket), Fate::Failed));
+            assert_eq!(fate(), Fate::Failed);
         }
         at = at.after(3_600_000);
         assert_eq!(clicks.take(10, at).len(), 1);
         clicks.tell([ticket].into_iter(), true);
-        assert!(!is_unwritten());
-        assert!(clicks.take_back(ticket).is_none());
+        assert_eq!(fate(), Fate::Written);
+        assert!(clicks.take_back(place.window).is_empty());
     }
 
     #[test]
-    fn a_click_that_is_taken_back_is_carried_by_nobody() {
+    fn clicks_that_are_taken_back_are_carried_by_nobody() {
         let clicks = Travelling::default();
-        let ticket = clicks.enter(&parcel(), NOW).expect("there is room");
-        assert!(clicks.lacks_carrier(NOW, 2_000));
-        assert!(clicks.take_back(ticket).is_some());
-        assert!(!clicks.lacks_carrier(NOW, 2_000));
-        assert!(clicks.take(10, NOW).is_empty());
+        let first = clicks.enter(&parcel(), NOW).expect("there is room");
+        let later = NOW.after(WINDOW_MS);
+        let second = clicks.enter(&parcel(), later).expect("there is room");
+        assert!(clicks.lacks_carrier(later, 2_000));
+        assert_eq!(clicks.take_back(first.window).len(), 1);
+        assert!(clicks.lacks_carrier(later, 2_000), "the second waits");
+        assert_eq!(clicks.take_back(second.window).len(), 1);
+        assert!(!clicks.lacks_carrier(later, 2_000));
+        assert!(clicks.take(10, later).is_empty());
+    }
+
+    #[test]
+    fn two_requests_of_each_window_watch_it_and_what_is_left_of_those_before() {
+        let clicks = Travelling::default();
+        let enter = |at| clicks.enter(&parcel(), at).expect("there is room");
+        let places = [NOW, NOW, NOW, NOW.after(WINDOW_MS - 1)].map(enter);
+        assert_eq!(places.map(|place| place.watches), [true, true, false, false]);
+        let next = enter(NOW.after(WINDOW_MS));
+        assert!(next.watches && next.window > places[0].window);
+        let carried = clicks.take(3, NOW);
+        clicks.tell(carried.iter().map(|(ticket, _)| *ticket), true);
+        assert_eq!(clicks.fate(places[0].window), Fate::OnItsWay, "one waits");
+        assert_eq!(clicks.take_back(next.window).len(), 2, "both windows'");
+        // One that has nothing left to watch goes; where clicks still set out, another comes.
+        clicks.stop_watching(places[0].window);
+        clicks.stop_watching(next.window);
+        let more = [NOW, NOW].map(|at| enter(at.after(WINDOW_MS)));
+        assert_eq!(more.map(|place| place.watches), [true, true]);
+        assert!(!enter(NOW.after(WINDOW_MS)).watches);
     }
 }

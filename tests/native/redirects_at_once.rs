@@ -51,15 +51,19 @@ fn ask(machine: &Machine, code: &str, asked: Asked<'_>) -> Option<AtOnce> {
     at_once(&machine.world(), code, asked)
 }
 
+fn watch_of(answer: AtOnce) -> Option<u32> {
+    answer.click.and_then(|click| click.watch)
+}
+
 #[test]
 fn a_known_link_is_answered_at_once_and_its_click_is_one_entry() {
     let machine = machine(&[]);
     by_router(&machine, "/healthz");
     let answer = ask(&machine, "X", BROWSER).expect("it is known");
     assert_eq!(answer.target.destination.as_str(), TO);
-    let ticket = answer.click.expect("it is a click");
+    let watch = watch_of(answer).expect("it is a click");
     assert!(clicks::lack_carrier(&machine.world()), "it waits");
-    block_on(clicks::watch(machine.world(), ticket, 0));
+    block_on(clicks::watch(machine.world(), watch, 0));
     assert!(!clicks::lack_carrier(&machine.world()));
     machine.advance(1_500);
     let sum = |sql: &str| number(&machine.ledger, sql);
@@ -120,8 +124,8 @@ fn a_machines_click_is_taken_back_also_where_it_was_answered_at_once() {
         user_agent: "Mozilla/5.0 (compatible; Googlebot/2.1)",
         ..BROWSER
     };
-    let ticket = ask(&machine, "x", bot).and_then(|answer| answer.click);
-    block_on(clicks::watch(machine.world(), ticket.expect("a click"), 0));
+    let watch = ask(&machine, "x", bot).and_then(watch_of);
+    block_on(clicks::watch(machine.world(), watch.expect("a click"), 0));
     machine.advance(1_500);
     let sum = "select sum(units) as n from entry where kind = 'correction' and reason = 'bot'";
     assert_eq!(number(&machine.ledger, sum), -1);
@@ -129,23 +133,49 @@ fn a_machines_click_is_taken_back_also_where_it_was_answered_at_once() {
 }
 
 #[test]
-fn a_click_whose_carrier_is_gone_sends_itself() {
+fn clicks_whose_carrier_is_gone_are_sent_by_whoever_watches() {
     let machine = machine(&[]);
     by_router(&machine, "/healthz");
     let click = || ask(&machine, "x", BROWSER).and_then(|answer| answer.click);
-    let (gone, watched) = (click().expect("a click"), click().expect("a click"));
+    let clicks: Vec<_> = (0..5).map(|_| click().expect("a click")).collect();
     // The first request took the lead and ended without a word.
-    machine
-        .world()
-        .isolate
-        .clicks
-        .take_the_lead(machine.world().now());
-    block_on(clicks::watch(machine.world(), watched, 0));
+    let now = machine.world().now();
+    machine.world().isolate.clicks.take_the_lead(now);
+    let watches: Vec<_> = clicks.iter().filter_map(|click| click.watch).collect();
+    assert_eq!(watches.len(), 5, "nobody carried when they set out");
+    block_on(clicks::watch(machine.world(), watches[1], 0));
     machine.advance(1_500);
-    assert_eq!(entries(&machine), 2);
-    // Whoever comes next carries what still waits.
-    machine.advance(2_000);
-    block_on(clicks::watch(machine.world(), gone, 0));
+    assert_eq!(entries(&machine), 6);
+    assert_counters(&machine);
+}
+
+#[test]
+fn where_somebody_carries_two_of_many_watch_for_all() {
+    let machine = machine(&[]);
+    machine.advance(1_000);
+    by_router(&machine, "/healthz");
+    let now = machine.world().now();
+    machine.world().isolate.clicks.take_the_lead(now);
+    let click = || ask(&machine, "x", BROWSER).and_then(|answer| answer.click);
+    let clicks: Vec<_> = (0..5).map(|_| click().expect("a click")).collect();
+    let watches: Vec<_> = clicks.iter().filter_map(|click| click.watch).collect();
+    assert_eq!(watches.len(), 2);
+    // Who carried and one who watched are gone.
+    block_on(clicks::watch(machine.world(), watches[1], 0));
+    machine.advance(1_500);
+    assert_eq!(entries(&machine), 6);
+    assert_counters(&machine);
+}
+
+#[test]
+fn what_whoever_carried_could_not_write_is_sent_by_whoever_watches_next() {
+    let machine = machine(&[]);
+    by_router(&machine, "/healthz");
+    let click = || watch_of(ask(&machine, "x", BROWSER).expect("it is known"));
+    assert!(click().is_some());
+    // Everybody who watched is gone; a click that comes a minute later brings who looks after it.
+    machine.advance(61_000);
+    by_router(&machine, "/x");
     machine.advance(1_500);
     assert_eq!(entries(&machine), 3);
     assert_counters(&machine);
