@@ -98,7 +98,11 @@ pub fn at_once(world: &World, code: &str, asked: Asked<'_>) -> Option<AtOnce> {
     }
     let code = code::fold(code)?;
     let now = world.now();
-    let target = world.isolate.links.get(&code, now, age_ms(world))?;
+    let (links, age_ms) = (&world.isolate.links, age_ms(world));
+    if links.look_is_due(now, age_ms) {
+        return None;
+    }
+    let target = links.get(&code, now, age_ms)?;
     let click = match decide(Some(target.state), asked.visit(now)) {
         Decision::Click => Some(clicks::set_out(world, &asked.click(code, &target, now))?),
         Decision::RedirectOnly => None,
@@ -186,15 +190,34 @@ fn refused(call: &Call, problem: &Problem) -> Response {
 }
 
 async fn target_of(call: &Call, code: &LinkCode) -> Result<Option<Rc<Target>>, Failure> {
-    let memory = &call.world.isolate.links;
-    if let Some(target) = memory.get(code, call.now, age_ms(&call.world)) {
+    let (memory, age_ms) = (&call.world.isolate.links, age_ms(&call.world));
+    if memory.look_is_due(call.now, age_ms) {
+        look_behind(&call.world);
+    }
+    if let Some(target) = memory.get(code, call.now, age_ms) {
         return Ok(Some(target));
     }
+    let reading = memory.reading(call.now);
     let target = store::target(&*call.world.db, code).await?.map(Rc::new);
     if let Some(target) = &target {
-        memory.keep(code, Rc::clone(target), call.now);
+        memory.keep(code, Rc::clone(target), reading);
     }
     Ok(target)
+}
+
+/// Looks behind the answer which links were changed. Where that fails, links are read one by one.
+fn look_behind(world: &Rc<World>) {
+    let look = world.isolate.links.look(world.now());
+    let world = Rc::clone(world);
+    world.background.clone().spawn(Box::pin(async move {
+        match store::changes(&*world.db, look.after).await {
+            Ok(changes) => world.isolate.links.looked(look, &changes),
+            Err(fault) => {
+                let fields = json!({"cause": fault.to_string()});
+                world.log.line("warn", "links.look", fields);
+            }
+        }
+    }));
 }
 
 fn age_ms(world: &World) -> i64 {

@@ -27,17 +27,17 @@ use crate::world::World;
 /// The feature that a click is usage of.
 pub const FEATURE: &str = "clicks";
 /// Clicks that travel in one message at most.
-const TOGETHER_MAX: usize = 400;
+const TOGETHER_MAX: usize = 1_000;
 /// For so long a message gathers clicks before it goes: a shard commits to its disk once for all
 /// of them, and redirects do not wait behind a commit for each few.
-const GATHER_MS: u32 = 20;
+const GATHER_MS: u32 = 50;
 /// Messages that one request carries for others before it is done.
 const ROUNDS_MAX: u32 = 20;
 /// Without confirmation for so long, clicks are sent by whoever watches them.
 const PATIENCE_MS: u32 = 2_000;
 /// The first pause between two looks at the shared result, about what gathering and writing take;
 /// doubled up to the longest.
-const LOOK_MS: u32 = 40;
+const LOOK_MS: u32 = 80;
 const LOOK_MS_MAX: u32 = 160;
 /// For how long an isolate's clicks go to one shard.
 const STEADY_MS: i64 = 10_000;

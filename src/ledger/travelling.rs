@@ -310,7 +310,10 @@ mod tests {
         let clicks = Travelling::default();
         let enter = |at| clicks.enter(&parcel(), at).expect("there is room");
         let places = [NOW, NOW, NOW, NOW.after(WINDOW_MS - 1)].map(enter);
-        assert_eq!(places.map(|place| place.watches), [true, true, false, false]);
+        assert_eq!(
+            places.map(|place| place.watches),
+            [true, true, false, false]
+        );
         let next = enter(NOW.after(WINDOW_MS));
         assert!(next.watches && next.window > places[0].window);
         let carried = clicks.take(3, NOW);

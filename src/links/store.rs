@@ -5,7 +5,7 @@ use super::rules::LinkState;
 use crate::fault::Fault;
 use crate::params;
 use crate::ports::{Db, Row, Statement};
-use crate::units::{AccountId, LinkCode, Millis};
+use crate::units::{AccountId, LinkCode, Millis, SAFE_MAX};
 
 /// One link, as its account sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +165,8 @@ pub async fn change(
     let sql = format!(
         "update link set destination = coalesce(?3, destination), \
          disabled = coalesce(?4, disabled), \
-         expires_at_ms = case when ?5 = 1 then ?6 else expires_at_ms end, updated_at_ms = ?7 \
+         expires_at_ms = case when ?5 = 1 then ?6 else expires_at_ms end, updated_at_ms = ?7, \
+         changed = 1 + (select coalesce(max(changed), 0) from link where changed > 0) \
          where code = ?1 and account_id = ?2 returning {COLUMNS}"
     );
     let destination = change.destination.as_ref().map(Destination::as_str);
@@ -219,4 +220,40 @@ pub async fn target(db: &dyn Db, code: &LinkCode) -> Result<Option<Target>, Faul
         },
         account_id: row.id("account_id", AccountId::new)?,
     }))
+}
+
+/// Changes that one look names at most; beyond, whoever looks forgets everything.
+const CHANGES_MAX: i64 = 500;
+
+/// What was changed since somebody last looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    /// The links; `None` where it cannot be said which.
+    pub codes: Option<Vec<LinkCode>>,
+    /// The number of the last change.
+    pub last: i64,
+}
+
+/// The changes after that one; without one, where numbers have gone back or where there are too
+/// many, only the last one's number.
+pub async fn changes(db: &dyn Db, after: Option<i64>) -> Result<Changes, Fault> {
+    let last = "select coalesce(max(changed), 0) as last from link where changed > 0";
+    let named = "select code from link where changed > ?1 and changed > 0 \
+        limit cast(?2 as integer)";
+    let params = params![after.unwrap_or(SAFE_MAX), CHANGES_MAX + 1];
+    let results = db
+        .batch(vec![
+            Statement::new(last, vec![]),
+            Statement::new(named, params),
+        ])
+        .await?;
+    let [last, named] = results.as_slice() else {
+        return Err(Fault::unreadable("look for changed links", "no rows"));
+    };
+    let last = last.first().map_or(Ok(0), |row| row.int("last"))?;
+    let are_all = i64::try_from(named.len()).is_ok_and(|count| count <= CHANGES_MAX);
+    let is_told = after.is_some_and(|after| after <= last) && are_all;
+    let codes = named.iter().map(|row| row.id("code", LinkCode::new));
+    let codes = is_told.then(|| codes.collect()).transpose()?;
+    Ok(Changes { codes, last })
 }

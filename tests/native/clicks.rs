@@ -163,7 +163,10 @@ fn a_storage_that_takes_ever_so_long_still_has_one_row_for_each_click() {
     slow.takes.set(2000);
     block_on(parallel::all(clicks(&machine, 5), 5));
     let messages = slow.asked.borrow().len();
-    assert!(messages >= 2, "one by who carried, one by who watched: {messages}");
+    assert!(
+        messages >= 2,
+        "one by who carried, one by who watched: {messages}"
+    );
     machine.advance(1000);
     assert_eq!(entries(&machine), 10);
     assert_counters(&machine);

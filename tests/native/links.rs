@@ -1,10 +1,15 @@
 //! Links, redirects and QR pictures over the router: the cases of other systems' failures.
 
+use std::rc::Rc;
+
+use counterfoil::http::app;
 use counterfoil::http::reply::Response;
 use counterfoil::http::request::{Method, Request};
 use counterfoil::native::executor::block_on;
+use counterfoil::native::faulty::{Faults, FaultyGear, Then, When};
 use counterfoil::native::machine::{Machine, request};
 use counterfoil::ports::{Db, Statement};
+use counterfoil::world::World;
 use serde_json::{Value, json};
 
 const OPERATOR: &str = "dev-operator";
@@ -59,6 +64,21 @@ fn control(machine: &Machine, sql: &str) -> i64 {
     let rows = block_on(Db::query(&machine.control, Statement::new(sql, vec![])));
     let rows = rows.expect("it runs");
     rows.first().expect("a row").int("total").expect("a number")
+}
+
+/// A change by another isolate.
+fn patch_elsewhere(machine: &Machine, code: &str, body: &Value) {
+    let isolate = Rc::default();
+    let world = Rc::new(World {
+        isolate,
+        ..World::clone(&machine.world())
+    });
+    let target = format!("/v1/links/{code}?account=a");
+    let answer = block_on(app::handle(
+        world,
+        request("PATCH", &target, OPERATOR, body),
+    ));
+    assert_eq!(answer.status, 200);
 }
 
 fn set(request: &mut Request, name: &str, value: Option<&str>) {
@@ -359,9 +379,8 @@ fn a_change_is_in_force_at_once_here_and_within_the_bound_elsewhere() {
     let machine = machine(&[("LINK_CACHE_SECONDS", "30")]);
     link(&machine, "x");
     assert_eq!(visit(&machine, "/x").status, 302);
-    // Another isolate changes the row: this one only has its memory.
-    let sql = "update link set disabled = 1 where code = 'x' returning disabled as total";
-    assert_eq!(control(&machine, sql), 1);
+    // This isolate only has its memory.
+    patch_elsewhere(&machine, "x", &json!({"disabled": true}));
     assert_eq!(visit(&machine, "/x").status, 302, "inside the bound");
     machine.advance(29_999);
     assert_eq!(visit(&machine, "/x").status, 302, "still inside");
@@ -374,6 +393,65 @@ fn a_change_is_in_force_at_once_here_and_within_the_bound_elsewhere() {
         (body["disabled"].as_bool(), visit(&machine, "/x").status),
         (Some(true), 410)
     );
+}
+
+/// L14: an isolate that is in use looks for changes and reads again only what was changed.
+#[test]
+fn what_nobody_changed_is_not_read_again_and_a_change_is_never_later_than_the_bound() {
+    let faults = Rc::new(Faults::default());
+    let gear = Rc::new(FaultyGear(Rc::clone(&faults)));
+    let machine = Machine::geared(&[("LINK_CACHE_SECONDS", "30")], gear).expect("it starts");
+    let account = json!({"id": "a"});
+    assert_eq!(
+        machine.call("POST", "/v1/accounts", OPERATOR, &account).0,
+        201
+    );
+    let codes = ["x", "y", "z"];
+    for code in codes {
+        link(&machine, code);
+    }
+    let visit_all = || codes.map(|code| visit(&machine, &format!("/{code}")).status);
+    assert_eq!(visit_all(), [302; 3]);
+    for _ in 0..3 {
+        machine.advance(15_000);
+        assert_eq!(visit_all(), [302; 3]);
+    }
+    // Each was read once, 45 seconds ago; nothing is read now.
+    faults.fail_at(1, When::Before, Then::Stands);
+    assert_eq!(visit_all(), [302; 3]);
+    faults.mend();
+    patch_elsewhere(&machine, "y", &json!({"destination": "https://e.example/"}));
+    machine.advance(15_000);
+    visit_all();
+    let leads_to = |code: &str| visit(&machine, &format!("/{code}"));
+    assert_eq!(
+        header(&leads_to("y"), "location"),
+        Some("https://e.example/")
+    );
+    assert_eq!(header(&leads_to("x"), "location"), Some(TO));
+    // A look that fails makes nothing older than the bound.
+    patch_elsewhere(&machine, "z", &json!({"disabled": true}));
+    machine.advance(15_000);
+    faults.fail_at(1, When::Before, Then::Stands);
+    assert_eq!(visit_all(), [302; 3]);
+    faults.mend();
+    machine.advance(15_000);
+    assert_eq!(visit(&machine, "/z").status, 410);
+}
+
+#[test]
+fn a_database_that_was_put_back_makes_every_link_be_read_again() {
+    let machine = machine(&[("LINK_CACHE_SECONDS", "30")]);
+    link(&machine, "x");
+    patch_elsewhere(&machine, "x", &json!({"destination": "https://e.example/"}));
+    assert_eq!(visit(&machine, "/x").status, 302);
+    machine.advance(15_000);
+    visit(&machine, "/x");
+    let sql = format!("update link set destination = '{TO}', changed = 0 returning 1 as total");
+    assert_eq!(control(&machine, &sql), 1);
+    machine.advance(15_000);
+    visit(&machine, "/x");
+    assert_eq!(header(&visit(&machine, "/x"), "location"), Some(TO));
 }
 
 #[test]
@@ -704,8 +782,7 @@ fn only_an_answered_redirect_is_recorded() {
     assert_eq!(prefetch.status, 503);
     assert_eq!(visit(&machine, "/y").status, 404);
     assert_eq!(visit(&machine, "/v1/links/x/qr.png").status, 200);
-    let sql = "update link set disabled = 1 where code = 'x' returning disabled as total";
-    assert_eq!(control(&machine, sql), 1);
+    patch_elsewhere(&machine, "x", &json!({"disabled": true}));
     assert_eq!(
         click(&machine, Some(CHROME)).status,
         302,
