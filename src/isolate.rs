@@ -30,6 +30,8 @@ pub struct Isolate {
     pub deliveries: Travelling<inbox::receive::Deliveries>,
     /// Links, for redirects that ask no database.
     pub links: links::cache::Remembered,
+    /// Links that are read together.
+    pub lookups: Travelling<links::lookup::Lookups>,
     /// Clicks on their way.
     pub clicks: travelling::Travelling,
     /// Fixed anchors, for the cycle of a fact.

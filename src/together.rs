@@ -1,5 +1,5 @@
 //! Requests of one isolate that want the same kind of call while one is under way travel together
-//! in the next: admissions of one account, deliveries of webhooks.
+//! in the next: admissions of one account, deliveries of webhooks, reads of links.
 //!
 //! I/O that one request began completes for that request alone, so nobody awaits another's call:
 //! each looks at the shared result in pauses of its own, the first of them until about when it

@@ -8,14 +8,14 @@ use url::Url;
 
 use super::app::Call;
 use super::pages::html;
-use super::reply::{Answer, Failure, Problem, Response};
+use super::reply::{Answer, Problem, Response};
 use super::request::{Method, Request};
 use crate::ledger::clicks::{self, Click, SetOut};
 use crate::ledger::wire::Visitor;
 use crate::links::crawlers::judge;
 use crate::links::rules::{Decision, Visit, is_prefetch};
-use crate::links::store::{self, Target};
-use crate::links::{code, decide};
+use crate::links::store::Target;
+use crate::links::{code, decide, lookup};
 use crate::pages;
 use crate::provider::standin::clock;
 use crate::tally;
@@ -98,11 +98,7 @@ pub fn at_once(world: &World, code: &str, asked: Asked<'_>) -> Option<AtOnce> {
     }
     let code = code::fold(code)?;
     let now = world.now();
-    let (links, age_ms) = (&world.isolate.links, age_ms(world));
-    if links.look_is_due(now, age_ms) {
-        return None;
-    }
-    let target = links.get(&code, now, age_ms)?;
+    let target = lookup::remembered(world, &code, now)?;
     let click = match decide(Some(target.state), asked.visit(now)) {
         Decision::Click => Some(clicks::set_out(world, &asked.click(code, &target, now))?),
         Decision::RedirectOnly => None,
@@ -122,7 +118,7 @@ pub async fn short_link(call: Call) -> Answer {
     let Some(code) = code::fold(call.path_value(0)?) else {
         return Ok(refused(&call, &unknown()));
     };
-    let target = target_of(&call, &code).await?;
+    let target = lookup::target_of(&call.world, &code, call.now).await?;
     let asked = Asked::of(&call.request);
     let visit = asked.visit(call.now);
     let answer = match (decide(target.as_ref().map(|t| t.state), visit), target) {
@@ -187,41 +183,6 @@ fn refused(call: &Call, problem: &Problem) -> Response {
         problem.response(&call.request_id)
     };
     answer.with("x-robots-tag", "noindex, nofollow")
-}
-
-async fn target_of(call: &Call, code: &LinkCode) -> Result<Option<Rc<Target>>, Failure> {
-    let (memory, age_ms) = (&call.world.isolate.links, age_ms(&call.world));
-    if memory.look_is_due(call.now, age_ms) {
-        look_behind(&call.world);
-    }
-    if let Some(target) = memory.get(code, call.now, age_ms) {
-        return Ok(Some(target));
-    }
-    let reading = memory.reading(call.now);
-    let target = store::target(&*call.world.db, code).await?.map(Rc::new);
-    if let Some(target) = &target {
-        memory.keep(code, Rc::clone(target), reading);
-    }
-    Ok(target)
-}
-
-/// Looks behind the answer which links were changed. Where that fails, links are read one by one.
-fn look_behind(world: &Rc<World>) {
-    let look = world.isolate.links.look(world.now());
-    let world = Rc::clone(world);
-    world.background.clone().spawn(Box::pin(async move {
-        match store::changes(&*world.db, look.after).await {
-            Ok(changes) => world.isolate.links.looked(look, &changes),
-            Err(fault) => {
-                let fields = json!({"cause": fault.to_string()});
-                world.log.line("warn", "links.look", fields);
-            }
-        }
-    }));
-}
-
-fn age_ms(world: &World) -> i64 {
-    world.settings.link_cache_seconds * 1000
 }
 
 /// Prefetches travel to the sum of `/metrics` together: whoever writes takes what all have counted.

@@ -1,7 +1,8 @@
 //! What an isolate remembers of links, so that a warm redirect asks no database.
 //!
-//! Source: `store::target`. Staleness: `LINK_CACHE_SECONDS`. Only links that exist are kept: a code
-//! that leads nowhere is asked for again each time, so that a new link works at once everywhere.
+//! Source: `store::targets`. Staleness: `LINK_CACHE_SECONDS`. Only links that exist are kept: a
+//! code that leads nowhere is asked for again each time, so that a new link works at once
+//! everywhere.
 //! The damage of a stale read: a redirect to the destination of up to so many seconds ago, which
 //! is billed as what it was.
 //!

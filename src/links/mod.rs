@@ -10,12 +10,13 @@
 //! does), nothing of ours fetches a destination, and writing a click is `ledger::clicks`.
 //!
 //! `rules` decides, `destination` and `code` read what a caller gives, `crawlers` knows the list,
-//! `store` has the SQL, `cache` is what an isolate remembers, `qr` draws.
+//! `store` has the SQL, `cache` is what an isolate remembers, `lookup` asks either, `qr` draws.
 
 pub mod cache;
 pub mod code;
 pub mod crawlers;
 pub mod destination;
+pub mod lookup;
 pub mod qr;
 pub mod rules;
 pub mod store;

@@ -1,5 +1,9 @@
 //! Links in DB.
 
+use std::rc::Rc;
+
+use serde_json::json;
+
 use super::destination::Destination;
 use super::rules::LinkState;
 use crate::fault::Fault;
@@ -203,23 +207,29 @@ pub async fn list(
     found.iter().map(link_of).collect()
 }
 
-/// What a redirect of that code needs.
-pub async fn target(db: &dyn Db, code: &LinkCode) -> Result<Option<Target>, Fault> {
-    let sql = "select destination, disabled, expires_at_ms, account_id from link where code = ?1";
-    let rows = db
-        .query(Statement::new(sql, params![code.as_str()]))
-        .await?;
-    let Some(row) = rows.first() else {
-        return Ok(None);
-    };
-    Ok(Some(Target {
+/// What redirects of these codes need, of those that there are.
+pub async fn targets(
+    db: &dyn Db,
+    codes: &[LinkCode],
+) -> Result<Vec<(LinkCode, Rc<Target>)>, Fault> {
+    let sql = "select code, destination, disabled, expires_at_ms, account_id from link \
+        where code in (select value from json_each(?1))";
+    let codes: Vec<&str> = codes.iter().map(LinkCode::as_str).collect();
+    let params = params![json!(codes).to_string()];
+    let rows = db.query(Statement::new(sql, params)).await?;
+    rows.iter().map(target_of).collect()
+}
+
+fn target_of(row: &Row) -> Result<(LinkCode, Rc<Target>), Fault> {
+    let target = Target {
         destination: row.id("destination", Destination::stored)?,
         state: LinkState {
             disabled: row.int("disabled")? != 0,
             expires_at: row.opt_millis("expires_at_ms")?,
         },
         account_id: row.id("account_id", AccountId::new)?,
-    }))
+    };
+    Ok((row.id("code", LinkCode::new)?, Rc::new(target)))
 }
 
 /// Changes that one look names at most; beyond, whoever looks forgets everything.

@@ -1,10 +1,20 @@
 //! Redirects that are answered before the router: by the same rules, with the same click, and left
-//! to the router wherever anything else is to be said.
+//! to the router wherever anything else is to be said; links that are read together.
 
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use counterfoil::fault::Fault;
+use counterfoil::http::app;
 use counterfoil::http::redirect::{Asked, AtOnce, at_once};
+use counterfoil::http::reply::Response;
 use counterfoil::ledger::clicks;
 use counterfoil::native::executor::block_on;
-use counterfoil::native::machine::{Machine, request};
+use counterfoil::native::machine::{Gear, Machine, request};
+use counterfoil::parallel;
+use counterfoil::ports::{Db, Later, Rows, Statement};
 use serde_json::{Value, json};
 
 use super::feed::{assert_counters, entries, number};
@@ -51,7 +61,7 @@ fn ask(machine: &Machine, code: &str, asked: Asked<'_>) -> Option<AtOnce> {
     at_once(&machine.world(), code, asked)
 }
 
-fn watch_of(answer: AtOnce) -> Option<u32> {
+fn watch_of(answer: &AtOnce) -> Option<u32> {
     answer.click.and_then(|click| click.watch)
 }
 
@@ -61,7 +71,7 @@ fn a_known_link_is_answered_at_once_and_its_click_is_one_entry() {
     by_router(&machine, "/healthz");
     let answer = ask(&machine, "X", BROWSER).expect("it is known");
     assert_eq!(answer.target.destination.as_str(), TO);
-    let watch = watch_of(answer).expect("it is a click");
+    let watch = watch_of(&answer).expect("it is a click");
     assert!(clicks::lack_carrier(&machine.world()), "it waits");
     block_on(clicks::watch(machine.world(), watch, 0));
     assert!(!clicks::lack_carrier(&machine.world()));
@@ -124,7 +134,7 @@ fn a_machines_click_is_taken_back_also_where_it_was_answered_at_once() {
         user_agent: "Mozilla/5.0 (compatible; Googlebot/2.1)",
         ..BROWSER
     };
-    let watch = ask(&machine, "x", bot).and_then(watch_of);
+    let watch = ask(&machine, "x", bot).as_ref().and_then(watch_of);
     block_on(clicks::watch(machine.world(), watch.expect("a click"), 0));
     machine.advance(1_500);
     let sum = "select sum(units) as n from entry where kind = 'correction' and reason = 'bot'";
@@ -171,7 +181,7 @@ fn where_somebody_carries_two_of_many_watch_for_all() {
 fn what_whoever_carried_could_not_write_is_sent_by_whoever_watches_next() {
     let machine = machine(&[]);
     by_router(&machine, "/healthz");
-    let click = || watch_of(ask(&machine, "x", BROWSER).expect("it is known"));
+    let click = || ask(&machine, "x", BROWSER).as_ref().and_then(watch_of);
     assert!(click().is_some());
     // Everybody who watched is gone; a click that comes a minute later brings who looks after it.
     machine.advance(61_000);
@@ -179,4 +189,80 @@ fn what_whoever_carried_could_not_write_is_sent_by_whoever_watches_next() {
     machine.advance(1_500);
     assert_eq!(entries(&machine), 3);
     assert_counters(&machine);
+}
+
+/// Calls to databases that let others go on first, and are counted.
+#[derive(Clone, Default)]
+struct Counted(Rc<Cell<u32>>);
+
+struct CountedDb(Counted, Rc<dyn Db>);
+
+impl Gear for Counted {
+    fn db(&self, _: &'static str, plain: Rc<dyn Db>) -> Rc<dyn Db> {
+        Rc::new(CountedDb(self.clone(), plain))
+    }
+}
+
+impl CountedDb {
+    async fn count(&self) {
+        self.0.0.set(self.0.0.get() + 1);
+        let mut is_first = true;
+        poll_fn(move |_| {
+            if std::mem::take(&mut is_first) {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        })
+        .await;
+    }
+}
+
+impl Db for CountedDb {
+    fn query(&self, statement: Statement) -> Later<'_, Result<Rows, Fault>> {
+        Box::pin(async move {
+            self.count().await;
+            self.1.query(statement).await
+        })
+    }
+
+    fn batch(&self, statements: Vec<Statement>) -> Later<'_, Result<Vec<Rows>, Fault>> {
+        Box::pin(async move {
+            self.count().await;
+            self.1.batch(statements).await
+        })
+    }
+}
+
+#[test]
+fn links_that_are_asked_for_at_once_are_read_together_and_each_leads_where_it_should() {
+    let counted = Counted::default();
+    let machine = Machine::geared(&[], Rc::new(counted.clone())).expect("it starts");
+    let account = json!({"id": "a"});
+    let made = machine.call("POST", "/v1/accounts", "dev-operator", &account);
+    assert_eq!(made.0, 201);
+    for number in 0..20 {
+        let to = format!("https://d.example/{number}");
+        let link = json!({"code": format!("l{number}"), "destination": to});
+        let made = machine.call("POST", "/v1/links?account=a", "dev-operator", &link);
+        assert_eq!(made.0, 201);
+    }
+    counted.0.set(0);
+    let visit = |number: usize| -> Later<'_, Response> {
+        let visit = request("GET", &format!("/l{number}"), "", &Value::Null);
+        Box::pin(app::handle(machine.world(), visit))
+    };
+    let answers = block_on(parallel::all((0..21).map(visit).collect(), 21));
+    assert!(counted.0.get() <= 3, "{} reads", counted.0.get());
+    for (number, answer) in answers.iter().enumerate().take(20) {
+        let to = format!("https://d.example/{number}");
+        assert_eq!(answer.header("location"), Some(to.as_str()));
+    }
+    assert_eq!(
+        answers[20].status, 404,
+        "of one that there is not nothing is told"
+    );
+    machine.finish_background();
+    machine.advance(1_500);
+    assert_eq!(entries(&machine), 20);
 }
