@@ -53,19 +53,22 @@ fn answer(world: &World, request: &str) -> Option<String> {
     ))
 }
 
-/// What whoever watches has to do: 0, nothing any more; 1, look again; 2, see to it.
+/// What whoever has watched for `waited` milliseconds has to do: 0, nothing any more; 1, look
+/// again; 2, see to it.
 #[wasm_bindgen]
 #[must_use]
-pub fn care_for_clicks(window: Window) -> u32 {
+pub fn care_for_clicks(window: Window, waited: u32) -> u32 {
     let care = world::known(|world| {
-        Some(match world.isolate.clicks.fate(window) {
-            Fate::Written => {
-                world.isolate.clicks.stop_watching(window);
-                0
-            }
-            Fate::OnItsWay if !clicks::lack_carrier(world) => 1,
-            Fate::OnItsWay | Fate::Failed => 2,
-        })
+        Some(
+            match world.isolate.clicks.fate(window, waited, world.now()) {
+                Fate::Written => {
+                    world.isolate.clicks.stop_watching(window);
+                    0
+                }
+                Fate::OnItsWay if !clicks::lack_carrier(world) => 1,
+                Fate::OnItsWay | Fate::Overdue => 2,
+            },
+        )
     });
     care.unwrap_or(2)
 }

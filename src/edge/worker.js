@@ -10,12 +10,12 @@ const { redirect_at_once, care_for_clicks, watch_clicks } = Router.prototype;
 
 /** By now clicks have usually been gathered and written. */
 const FIRST_LOOK_MS = 100;
-/** Without confirmation for so long, clicks are sent by whoever watches them: `ledger::clicks` has
- * the same number. */
-const PATIENCE_MS = 2_000;
+/** Pauses between looks double up to this one; behind it `ledger::clicks` watches. */
+const LAST_LOOK_MS = 800;
 /** What `care_for_clicks` says. */
 const NOTHING_LEFT = 0;
 const LOOK_AGAIN = 1;
+const SEE_TO_IT = 2;
 
 function atOnce(request) {
   const { headers, cf } = request;
@@ -33,18 +33,15 @@ function atOnce(request) {
   }
 }
 
-/** Watches the clicks of a window of time: the request that carries them may be gone. */
+/** Watches the clicks of a short while: the request that carries them may be gone. */
 async function watch(window, leads, env, context) {
-  let waited = 0;
-  for (let pause = FIRST_LOOK_MS; !leads && waited < PATIENCE_MS; pause *= 2) {
-    const rest = Math.min(pause, PATIENCE_MS - waited);
-    await new Promise((done) => setTimeout(done, rest));
-    waited += rest;
-    const care = care_for_clicks(window);
-    if (care === NOTHING_LEFT) return;
-    if (care !== LOOK_AGAIN) break;
+  let [care, waited] = [leads ? SEE_TO_IT : LOOK_AGAIN, 0];
+  for (let pause = FIRST_LOOK_MS; care === LOOK_AGAIN && pause <= LAST_LOOK_MS; pause *= 2) {
+    await new Promise((done) => setTimeout(done, pause));
+    waited += pause;
+    care = care_for_clicks(window, waited);
   }
-  await watch_clicks(window, waited, env, context);
+  if (care !== NOTHING_LEFT) await watch_clicks(window, waited, env, context);
 }
 
 export default {

@@ -15,7 +15,7 @@ use super::batch;
 use super::cycles::{self, cycle_for};
 use super::entry::{Entry, EntryKind};
 use super::shard::tally_name;
-use super::travelling::{Fate, Window};
+use super::travelling::{Fate, Ticket, Window};
 use super::wire::{ClickWire, Recorded, ShardAsk, VERSION, Visitor};
 use crate::fault::{Fault, FaultKind};
 use crate::params;
@@ -33,8 +33,10 @@ const TOGETHER_MAX: usize = 1_000;
 const GATHER_MS: u32 = 50;
 /// Messages that one request carries for others before it is done.
 const ROUNDS_MAX: u32 = 20;
-/// Without confirmation for so long, clicks are sent by whoever watches them.
-const PATIENCE_MS: u32 = 2_000;
+/// A carrier that was not heard of for so long is gone.
+const SILENT_MS: i64 = 2_000;
+/// For so long one request watches; the platform ends what it does after its answer soon after.
+const WATCH_MS_MAX: u32 = 20_000;
 /// The first pause between two looks at the shared result, about what gathering and writing take;
 /// doubled up to the longest.
 const LOOK_MS: u32 = 80;
@@ -90,7 +92,10 @@ pub async fn record(world: Rc<World>, click: Click) {
             watch: Some(window),
         }) => watch(world, window, 0).await,
         Some(SetOut { watch: None }) => {}
-        None => send(&world, vec![parcel]).await,
+        None => {
+            let shard = visitors_shard(&world, &parcel).unwrap_or_else(|| steady_shard(&world));
+            send(&world, &[&parcel], shard).await;
+        }
     }
 }
 
@@ -118,8 +123,7 @@ fn enter(world: &World, parcel: &Rc<ClickWire>) -> Option<SetOut> {
 
 /// Whether clicks wait for somebody to carry them.
 pub fn lack_carrier(world: &World) -> bool {
-    let patience_ms = i64::from(PATIENCE_MS);
-    world.isolate.clicks.lacks_carrier(world.now(), patience_ms)
+    world.isolate.clicks.lacks_carrier(world.now(), SILENT_MS)
 }
 
 /// The click's entries, once its cycle is known.
@@ -162,35 +166,42 @@ fn entry_of(world: &World, click: &Click, cycle: CycleName) -> Result<ClickWire,
 pub async fn watch(world: Rc<World>, window: Window, mut waited: u32) {
     let clicks = &world.isolate.clicks;
     let mut look = LOOK_MS;
-    let mut fate = clicks.fate(window);
-    while fate == Fate::OnItsWay && waited < PATIENCE_MS {
-        if lack_carrier(&world) {
-            let number = clicks.take_the_lead(world.now());
-            carry(&world).await;
-            clicks.give_up_the_lead(number);
-        } else {
-            world.timer.pause(look).await;
-            waited += look;
-            look = (look * 2).min(LOOK_MS_MAX);
+    while waited < WATCH_MS_MAX {
+        match clicks.fate(window, waited, world.now()) {
+            Fate::Written => break,
+            Fate::Overdue => send_overdue(&world, window, waited).await,
+            Fate::OnItsWay if lack_carrier(&world) => {
+                let number = clicks.take_the_lead(world.now());
+                carry(&world).await;
+                clicks.give_up_the_lead(number);
+            }
+            Fate::OnItsWay => {
+                world.timer.pause(look).await;
+                waited += look;
+                look = (look * 2).min(LOOK_MS_MAX);
+            }
         }
-        fate = clicks.fate(window);
     }
     clicks.stop_watching(window);
-    if fate != Fate::Written {
-        send(&world, clicks.take_back(window)).await;
+}
+
+async fn send_overdue(world: &Rc<World>, window: Window, waited: u32) {
+    let clicks = &world.isolate.clicks;
+    let overdue = clicks.take_overdue(window, waited, world.now());
+    for together in overdue.chunks(TOGETHER_MAX) {
+        for (shard, group) in by_shard(world, together) {
+            let parcels: Vec<&ClickWire> = group.iter().map(|(_, parcel)| &**parcel).collect();
+            send(world, &parcels, shard).await;
+            clicks.forget(group.iter().map(|(ticket, _)| *ticket));
+        }
     }
 }
 
-/// Sends clicks that nobody else is to send.
-async fn send(world: &Rc<World>, parcels: Vec<Rc<ClickWire>>) {
-    for together in parcels.chunks(TOGETHER_MAX) {
-        for (shard, group) in by_shard(world, together, |parcel| parcel) {
-            let parcels: Vec<&ClickWire> = group.iter().map(|parcel| &***parcel).collect();
-            if let Err((unwritten, fault)) = deliver(world, &parcels, shard).await {
-                let said: Vec<_> = parcels.iter().map(|parcel| json!(parcel.entry)).collect();
-                tell_unwritten(world, unwritten, &said, &fault).await;
-            }
-        }
+/// Sends clicks; those that could not be written are named.
+async fn send(world: &Rc<World>, parcels: &[&ClickWire], shard: u32) {
+    if let Err((unwritten, fault)) = deliver(world, parcels, shard).await {
+        let said: Vec<_> = parcels.iter().map(|parcel| json!(parcel.entry)).collect();
+        tell_unwritten(world, unwritten, &said, &fault).await;
     }
 }
 
@@ -199,28 +210,32 @@ async fn carry(world: &Rc<World>) {
     let clicks = &world.isolate.clicks;
     for _ in 0..ROUNDS_MAX {
         world.timer.pause(GATHER_MS).await;
-        let together = clicks.take(TOGETHER_MAX, world.now());
+        let together = clicks.take(TOGETHER_MAX);
         if together.is_empty() {
             return;
         }
-        for (shard, group) in by_shard(world, &together, |(_, parcel)| parcel) {
+        for (shard, group) in by_shard(world, &together) {
             let parcels: Vec<&ClickWire> = group.iter().map(|(_, parcel)| &**parcel).collect();
             let are_written = deliver(world, &parcels, shard).await.is_ok();
-            clicks.tell(group.iter().map(|(ticket, _)| *ticket), are_written);
+            let tickets = group.iter().map(|(ticket, _)| *ticket);
+            if are_written {
+                clicks.forget(tickets);
+            } else {
+                clicks.give_back(tickets);
+            }
         }
     }
 }
 
 /// Clicks by the shard to which they go.
-fn by_shard<'a, T>(
+fn by_shard<'a>(
     world: &World,
-    clicks: &'a [T],
-    parcel: impl Fn(&T) -> &ClickWire,
-) -> BTreeMap<u32, Vec<&'a T>> {
+    clicks: &'a [(Ticket, Rc<ClickWire>)],
+) -> BTreeMap<u32, Vec<&'a (Ticket, Rc<ClickWire>)>> {
     let any = steady_shard(world);
-    let mut by_shard: BTreeMap<u32, Vec<&T>> = BTreeMap::new();
+    let mut by_shard: BTreeMap<u32, Vec<_>> = BTreeMap::new();
     for one in clicks {
-        let number = visitors_shard(world, parcel(one)).unwrap_or(any);
+        let number = visitors_shard(world, &one.1).unwrap_or(any);
         by_shard.entry(number).or_default().push(one);
     }
     by_shard

@@ -2,10 +2,10 @@
 //! carries and who watches.
 //!
 //! Those that arrive while a message is under way travel together in the next. Whoever carries may
-//! be gone, so requests watch by timers of their own; a timer for each click would cost more than
-//! all else that is done for it, so two of each short while watch all clicks that set out in it,
-//! and whatever is left of earlier ones. A click stays known here until it is written: one that
-//! nobody seems to watch any more waits again.
+//! be gone, so requests watch by timers of their own. A timer for each of thousands of clicks would
+//! cost more than all else that is done for it, so some of each short while watch all clicks that
+//! set out in it, and whatever is left of earlier ones; where fewer come, each watches. A click
+//! stays known here until it is written or named as lost: whoever sends it may be gone as well.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,11 +18,12 @@ use crate::units::Millis;
 const WAITING_MAX: usize = 5_000;
 /// The same for those that are not known to be written.
 const UNWRITTEN_MAX: usize = 20_000;
-/// The platform ends what a request does after its answer long before this.
-const WATCHED_MS_MAX: i64 = 60_000;
+/// Without confirmation for so long, whoever watches a click sends it; and another one, where
+/// nothing was heard of that either.
+const PATIENCE_MS: u32 = 2_000;
 
-/// The requests that watch the clicks of one window.
-const WATCHERS: u32 = 2;
+/// The requests that watch the clicks of one window, at most.
+const WATCHERS: u32 = 10;
 /// For so long clicks set out in the same window.
 const WINDOW_MS: i64 = 50;
 
@@ -67,7 +68,6 @@ struct Shared {
 struct Unwritten {
     parcel: Rc<ClickWire>,
     window: Window,
-    since: Millis,
     stage: Stage,
 }
 
@@ -75,19 +75,25 @@ struct Unwritten {
 enum Stage {
     Waiting,
     Carried,
+    /// Whoever carried it could not write it.
     Failed,
+    /// Somebody who watched sends it, since then.
+    Sent(Millis),
 }
 
 /// What is known of the clicks of a window and of those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Of some nothing yet.
-    OnItsWay,
     /// All are written.
     Written,
-    /// Whoever carried one of them could not write it.
-    Failed,
+    /// Of some nothing yet.
+    OnItsWay,
+    /// Some were not written by whoever carried them, or not confirmed for too long.
+    Overdue,
 }
+
+/// Clicks with their numbers.
+pub type Numbered = Vec<(Ticket, Rc<ClickWire>)>;
 
 impl Travelling {
     /// A click waits for whoever carries. `None` where too many wait.
@@ -109,22 +115,24 @@ impl Travelling {
         let unwritten = Unwritten {
             parcel: Rc::clone(parcel),
             window,
-            since: now,
             stage: Stage::Waiting,
         };
         shared.unwritten.insert(ticket, unwritten);
         Some(Place { window, watches })
     }
 
-    /// What became of the clicks of a window and of those before it.
-    pub fn fate(&self, window: Window) -> Fate {
-        let shared = self.0.borrow();
+    /// What became of the clicks of a window and of those before it, for somebody who has watched
+    /// for `waited` milliseconds.
+    pub fn fate(&self, window: Window, waited: u32, now: Millis) -> Fate {
         let mut fate = Fate::Written;
-        for one in shared.up_to(window) {
-            match one.stage {
-                Stage::Failed => return Fate::Failed,
-                Stage::Waiting | Stage::Carried => fate = Fate::OnItsWay,
+        for one in self.0.borrow().unwritten.values() {
+            if one.window > window {
+                break;
             }
+            if one.is_overdue(waited, now) {
+                return Fate::Overdue;
+            }
+            fate = Fate::OnItsWay;
         }
         fate
     }
@@ -138,20 +146,25 @@ impl Travelling {
         }
     }
 
-    /// Whoever watches sends what is left of that window and of those before it: nobody else is
-    /// to begin to.
-    pub fn take_back(&self, window: Window) -> Vec<Rc<ClickWire>> {
+    /// Whoever watches sends what is overdue of that window and of those before it.
+    pub fn take_overdue(&self, window: Window, waited: u32, now: Millis) -> Numbered {
         let mut shared = self.0.borrow_mut();
-        let count = shared.up_to(window).count();
-        let taken: Vec<Unwritten> = std::iter::from_fn(|| shared.unwritten.pop_first())
-            .take(count)
-            .map(|(_, one)| one)
-            .collect();
+        let mut taken = Vec::new();
+        for (ticket, one) in &mut shared.unwritten {
+            if one.window > window {
+                break;
+            }
+            if one.is_overdue(waited, now) {
+                one.stage = Stage::Sent(now);
+                taken.push((*ticket, Rc::clone(&one.parcel)));
+            }
+        }
         let Shared {
             waiting, unwritten, ..
         } = &mut *shared;
-        waiting.retain(|ticket| unwritten.contains_key(ticket));
-        taken.into_iter().map(|one| one.parcel).collect()
+        let waits = |one: &Unwritten| one.stage == Stage::Waiting;
+        waiting.retain(|ticket| unwritten.get(ticket).is_some_and(waits));
+        taken
     }
 
     /// Whether clicks wait and nobody carries, or whoever did has not been heard of for so long.
@@ -179,9 +192,8 @@ impl Travelling {
     }
 
     /// The clicks of the next message.
-    pub fn take(&self, most: usize, now: Millis) -> Vec<(Ticket, Rc<ClickWire>)> {
+    pub fn take(&self, most: usize) -> Numbered {
         let mut shared = self.0.borrow_mut();
-        shared.let_wait_again(now);
         let count = shared.waiting.len().min(most);
         let tickets: Vec<Ticket> = shared.waiting.drain(..count).collect();
         let mut together = Vec::with_capacity(tickets.len());
@@ -194,13 +206,19 @@ impl Travelling {
         together
     }
 
-    /// These clicks are written, or whoever carried them could not write them.
-    pub fn tell(&self, tickets: impl Iterator<Item = Ticket>, are_written: bool) {
+    /// These clicks are written, or named as lost: nobody is to do anything for them any more.
+    pub fn forget(&self, tickets: impl Iterator<Item = Ticket>) {
         let mut shared = self.0.borrow_mut();
         for ticket in tickets {
-            if are_written {
-                shared.unwritten.remove(&ticket);
-            } else if let Some(one) = shared.unwritten.get_mut(&ticket) {
+            shared.unwritten.remove(&ticket);
+        }
+    }
+
+    /// Whoever carried these clicks could not write them.
+    pub fn give_back(&self, tickets: impl Iterator<Item = Ticket>) {
+        let mut shared = self.0.borrow_mut();
+        for ticket in tickets {
+            if let Some(one) = shared.unwritten.get_mut(&ticket) {
                 one.stage = Stage::Failed;
             }
         }
@@ -230,26 +248,12 @@ impl Travelling {
     }
 }
 
-impl Shared {
-    /// What is not known to be written of a window and of those before it.
-    fn up_to(&self, window: Window) -> impl Iterator<Item = &Unwritten> {
-        let all = self.unwritten.values();
-        all.take_while(move |one| one.window <= window)
-    }
-
-    /// Clicks that failed, or were taken along, so long ago that nobody watches them any more wait
-    /// again. Where somebody does, the click is sent twice under one id.
-    fn let_wait_again(&mut self, now: Millis) {
-        let is_old = |one: &Unwritten| now.since(one.since).abs() > WATCHED_MS_MAX;
-        for (ticket, one) in &mut self.unwritten {
-            if !is_old(one) {
-                break;
-            }
-            if one.stage != Stage::Waiting {
-                one.stage = Stage::Waiting;
-                one.since = now;
-                self.waiting.push_back(*ticket);
-            }
+impl Unwritten {
+    fn is_overdue(&self, waited: u32, now: Millis) -> bool {
+        match self.stage {
+            Stage::Failed => true,
+            Stage::Waiting | Stage::Carried => waited >= PATIENCE_MS,
+            Stage::Sent(since) => now.since(since).abs() >= i64::from(PATIENCE_MS),
         }
     }
 }
@@ -266,65 +270,63 @@ mod tests {
         Rc::new(serde_json::from_str(text).expect("it reads"))
     }
 
+    const LATER: Millis = Millis::new(1_000 + WINDOW_MS);
+
+    fn tickets(numbered: &Numbered) -> impl Iterator<Item = Ticket> {
+        numbered.iter().map(|(ticket, _)| *ticket)
+    }
+
     #[test]
     fn a_click_is_known_until_it_is_written_whatever_the_clock_does() {
         let clicks = Travelling::default();
-        let place = clicks.enter(&parcel(), NOW).expect("there is room");
-        let fate = || clicks.fate(place.window);
+        let window = clicks.enter(&parcel(), NOW).expect("there is room").window;
+        assert_eq!(clicks.take(10).len(), 1);
+        assert_eq!(clicks.take(10).len(), 0, "it is on its way");
+        assert_eq!(clicks.fate(window, PATIENCE_MS - 1, NOW), Fate::OnItsWay);
+        assert_eq!(clicks.fate(window, PATIENCE_MS, NOW), Fate::Overdue);
         let mut at = NOW;
-        assert_eq!(clicks.take(10, at).len(), 1);
-        assert_eq!(clicks.take(10, at).len(), 0, "it is on its way");
-        let mut ticket = 0;
-        for jump in [3_600_000, -86_400_000, 3_600_000] {
+        for jump in [0, 3_600_000, -86_400_000, 3_600_000] {
             at = at.after(jump);
-            assert_ne!(fate(), Fate::Written);
-            let again = clicks.take(10, at);
-            assert_eq!(again.len(), 1, "nobody watches it by now");
-            ticket = again[0].0;
-            clicks.tell([ticket].into_iter(), false);
-            assert_eq!(fate(), Fate::Failed);
+            assert_eq!(clicks.take_overdue(window, PATIENCE_MS, at).len(), 1);
+            assert_eq!(clicks.fate(window, PATIENCE_MS, at), Fate::OnItsWay);
+            let again = clicks.take_overdue(window, PATIENCE_MS, at);
+            assert!(again.is_empty(), "somebody sends it");
         }
-        at = at.after(3_600_000);
-        assert_eq!(clicks.take(10, at).len(), 1);
-        clicks.tell([ticket].into_iter(), true);
-        assert_eq!(fate(), Fate::Written);
-        assert!(clicks.take_back(place.window).is_empty());
+        let taken = clicks.take_overdue(window, 0, at.after(3_600_000));
+        clicks.give_back(tickets(&taken));
+        assert_eq!(clicks.fate(window, 0, at), Fate::Overdue, "at once");
+        clicks.forget(tickets(&clicks.take_overdue(window, 0, at)));
+        assert_eq!(clicks.fate(window, 0, at), Fate::Written);
     }
 
     #[test]
-    fn clicks_that_are_taken_back_are_carried_by_nobody() {
+    fn clicks_that_somebody_sends_who_watches_are_carried_by_nobody() {
         let clicks = Travelling::default();
-        let first = clicks.enter(&parcel(), NOW).expect("there is room");
-        let later = NOW.after(WINDOW_MS);
-        let second = clicks.enter(&parcel(), later).expect("there is room");
-        assert!(clicks.lacks_carrier(later, 2_000));
-        assert_eq!(clicks.take_back(first.window).len(), 1);
-        assert!(clicks.lacks_carrier(later, 2_000), "the second waits");
-        assert_eq!(clicks.take_back(second.window).len(), 1);
-        assert!(!clicks.lacks_carrier(later, 2_000));
-        assert!(clicks.take(10, later).is_empty());
+        let first = clicks.enter(&parcel(), NOW).expect("there is room").window;
+        let second = clicks.enter(&parcel(), LATER).expect("there is room");
+        assert!(second.window > first);
+        assert_eq!(clicks.take_overdue(first, PATIENCE_MS, LATER).len(), 1);
+        assert!(clicks.lacks_carrier(LATER, 2_000), "the second waits");
+        assert_eq!(clicks.take(10).len(), 1);
+        assert!(!clicks.lacks_carrier(LATER, 2_000));
     }
 
     #[test]
-    fn two_requests_of_each_window_watch_it_and_what_is_left_of_those_before() {
+    fn some_requests_of_each_window_watch_it_and_what_is_left_of_those_before() {
         let clicks = Travelling::default();
         let enter = |at| clicks.enter(&parcel(), at).expect("there is room");
-        let places = [NOW, NOW, NOW, NOW.after(WINDOW_MS - 1)].map(enter);
-        assert_eq!(
-            places.map(|place| place.watches),
-            [true, true, false, false]
-        );
-        let next = enter(NOW.after(WINDOW_MS));
-        assert!(next.watches && next.window > places[0].window);
-        let carried = clicks.take(3, NOW);
-        clicks.tell(carried.iter().map(|(ticket, _)| *ticket), true);
-        assert_eq!(clicks.fate(places[0].window), Fate::OnItsWay, "one waits");
-        assert_eq!(clicks.take_back(next.window).len(), 2, "both windows'");
+        let window = enter(NOW).window;
+        let watching = (0..20).filter(|_| enter(NOW).watches).count();
+        assert_eq!(watching, 9, "and the first");
+        let next = enter(LATER);
+        assert!(next.watches && next.window > window);
+        let taken = clicks.take_overdue(next.window, PATIENCE_MS, LATER);
+        assert_eq!(taken.len(), 22, "whoever watched the others is gone");
+        clicks.forget(tickets(&taken));
+        assert_eq!(clicks.fate(next.window, 0, LATER), Fate::Written);
         // One that has nothing left to watch goes; where clicks still set out, another comes.
-        clicks.stop_watching(places[0].window);
         clicks.stop_watching(next.window);
-        let more = [NOW, NOW].map(|at| enter(at.after(WINDOW_MS)));
-        assert_eq!(more.map(|place| place.watches), [true, true]);
-        assert!(!enter(NOW.after(WINDOW_MS)).watches);
+        let more = (0..20).filter(|_| enter(LATER).watches).count();
+        assert_eq!(more, 10);
     }
 }
