@@ -50,7 +50,8 @@ async function wasmTarget() {
   await run("rustup", ["target", "add", WASM_TARGET]);
 }
 
-async function cargoTool(crate, version, flags, duration) {
+/** Installs a tool of cargo's, where it is not there in that version. */
+export async function cargoTool(crate, version, flags, duration) {
   const command = crate.replace(/-cli$/, "");
   const present = await output(command, ["--version"]);
   if (present?.trim().split(/\s+/).pop() === version) return;

@@ -3,10 +3,12 @@
 // the last line is the summary.
 
 import { spawn } from "node:child_process";
-import { setUp } from "./setup.mjs";
-import { ENV, Failed, NODE, ROOT, captureIn, main, output, run, say } from "./toolchain.mjs";
+import { cargoTool, setUp } from "./setup.mjs";
+import { CARGO_FUZZ_VERSION, ENV, Failed, NODE, ROOT, captureIn, main, run, say } from "./toolchain.mjs";
 
 const FUZZ_TARGETS = ["delivery", "text"];
+/** Without a sanitizer a stable compiler will do; there is no unsafe code for one to look at. */
+const FUZZ_FLAGS = ["--sanitizer", "none"];
 /** Shares of the time: what is left is for the random runs. */
 const LOAD_SHARE = 0.5;
 const FUZZ_SHARE = 0.2;
@@ -23,11 +25,13 @@ await main(async () => {
   }
   say("building the simulation …");
   await run("cargo", ["build", "--profile", "quick", "--bin", "simulate"]);
-  const fuzz = await fuzzer();
+  await cargoTool("cargo-fuzz", CARGO_FUZZ_VERSION, [], "about a minute");
+  say("building the fuzz targets …");
+  await run("cargo", ["fuzz", "build", ...FUZZ_FLAGS]);
   // A new place in the line of seeds for each day, the same for each repeat of that day.
   const from = Math.floor(Date.now() / 86_400_000) * 1_000_000;
   say(`simulating from seed ${from}, and loading workerd with kills, for ${minutes} minutes …`);
-  const [simulation, beside] = await Promise.all([simulate(minutes, from), load(minutes * 60, from, fuzz)]);
+  const [simulation, beside] = await Promise.all([simulate(minutes, from), load(minutes * 60, from)]);
   console.log(simulation.text);
   for (const [name, seen] of Object.entries(beside)) console.log(name, JSON.stringify(seen, null, 2));
   const parts = Object.values(beside);
@@ -61,10 +65,10 @@ function simulate(minutes, from) {
 }
 
 /** Mixed load, then random runs, then the fuzz targets, in so many seconds. */
-async function load(seconds, from, fuzz) {
+async function load(seconds, from) {
   const { mixed } = await import("../tests/soak/mixed.mjs");
   const { runs } = await import("../tests/soak/runs.mjs");
-  const until = Date.now() + seconds * (fuzz ? 1 - FUZZ_SHARE : 1) * 1000;
+  const until = Date.now() + seconds * (1 - FUZZ_SHARE) * 1000;
   const seen = { mixed: await mixed(seconds * LOAD_SHARE, Math.min(60, seconds / 6)) };
   seen.runs = { rounds: 0, broken: [] };
   do {
@@ -72,25 +76,18 @@ async function load(seconds, from, fuzz) {
     seen.runs.rounds += 1;
     seen.runs.broken.push(...found.broken);
   } while (Date.now() < until && seen.runs.broken.length === 0);
-  if (fuzz) seen.fuzz = await fuzz(Math.ceil(seconds * FUZZ_SHARE / FUZZ_TARGETS.length));
+  seen.fuzz = await fuzz(Math.ceil(seconds * FUZZ_SHARE / FUZZ_TARGETS.length));
   return seen;
 }
 
-/** How to run the fuzz targets, built already; null where their tools are not there. */
-async function fuzzer() {
-  if ((await output("cargo", ["+nightly", "fuzz", "--version"])) === null) {
-    say("the fuzz targets are skipped: they need cargo-fuzz and a nightly compiler");
-    return null;
+/** Each fuzz target for so many seconds. */
+async function fuzz(seconds) {
+  const seen = { seconds, runs: {}, broken: [] };
+  for (const target of FUZZ_TARGETS) {
+    const args = ["fuzz", "run", target, ...FUZZ_FLAGS, "--", `-max_total_time=${seconds}`];
+    const { status, text } = await captureIn(ROOT, "cargo", args);
+    seen.runs[target] = Number(text.match(/^Done (\d+) runs/m)?.[1] ?? 0);
+    if (status !== 0) seen.broken.push(`${target}: ${text.slice(-2_000)}`);
   }
-  say("building the fuzz targets …");
-  await run("cargo", ["+nightly", "fuzz", "build"]);
-  return async (seconds) => {
-    const seen = { targets: FUZZ_TARGETS, seconds, broken: [] };
-    for (const target of FUZZ_TARGETS) {
-      const args = ["+nightly", "fuzz", "run", target, "--", `-max_total_time=${seconds}`];
-      const { status, text } = await captureIn(ROOT, "cargo", args);
-      if (status !== 0) seen.broken.push(`${target}: ${text.slice(-2_000)}`);
-    }
-    return seen;
-  };
+  return seen;
 }

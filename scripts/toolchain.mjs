@@ -11,6 +11,7 @@ import { fileURLToPath } from "node:url";
 export const ROOT = fileURLToPath(new URL("..", import.meta.url)).replace(/\/$/, "");
 export const WASM_TARGET = "wasm32-unknown-unknown";
 export const WORKER_BUILD_VERSION = "0.8.7";
+export const CARGO_FUZZ_VERSION = "0.13.2";
 
 const NODE_BIN = join(ROOT, "node_modules", ".bin");
 const CARGO_BIN = join(process.env.CARGO_HOME ?? join(homedir(), ".cargo"), "bin");

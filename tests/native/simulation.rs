@@ -53,6 +53,10 @@ const FOUND: &[(u64, &str)] = &[
         2026,
         "an admission was told of a job that another had asked for",
     ),
+    (
+        3741,
+        "the audit: a lost shard's first batch landed behind its successor's",
+    ),
 ];
 
 /// A suite in which one of these never happened proves nothing about it.

@@ -180,6 +180,8 @@ pub struct Books {
     pub owed: BTreeMap<String, Owed>,
     /// How often the ledger was put back.
     pub restores: u32,
+    /// Objects whose storage was lost while the ledger had no batch of them yet.
+    pub lost_unknown: BTreeSet<String>,
     /// Rules that were seen broken, in words.
     pub broken: Vec<String>,
 }

@@ -151,6 +151,11 @@ impl World {
             return Ok(());
         };
         self.kill()?;
+        let known = format!("select 1 as one from feed where object = '{}'", name.name());
+        if rows(&self.machine.ledger, &known)?.is_empty() {
+            let mut books = self.books.borrow_mut();
+            books.lost_unknown.insert(name.name());
+        }
         self.machine.objects.lose(&name);
         match &name {
             ObjectName::Account(id) => {

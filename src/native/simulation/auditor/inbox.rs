@@ -86,7 +86,8 @@ pub fn plans_are_the_providers(world: &World) {
     }
 }
 
-/// A known object that begins a new epoch is alerted, while the ledger remembers the one before.
+/// A known object that begins a new epoch is alerted, while the ledger remembers the one before. One
+/// that was lost before the ledger knew it has its first batch land behind its successor's.
 pub fn lost_storages_are_alerted(world: &World) -> Result<(), Fault> {
     if world.books.borrow().restores > 0 {
         return Ok(());
@@ -94,6 +95,9 @@ pub fn lost_storages_are_alerted(world: &World) -> Result<(), Fault> {
     let lives = "select object, count(*) - 1 as more from feed group by object having count(*) > 1";
     for row in rows(&world.machine.ledger, lives)? {
         let (object, more) = (row.text("object")?, row.int("more")?);
+        if world.books.borrow().lost_unknown.contains(object) {
+            continue;
+        }
         let told = format!(
             "select count(*) as n from alert where kind = 'new_feed_epoch' \
              and subject like '{object} %'"
