@@ -91,7 +91,11 @@ pub async fn look_at_closed(
         return Ok(Some(evidence));
     }
     let now = world.now();
-    let mut statements = vec![evidence.add()];
+    // A person may have closed an older item meanwhile: what is left as it is counts once.
+    let mut statements = vec![
+        as_read(&sum.pair, (sum.version, sum.left_as_is)),
+        evidence.add(),
+    ];
     let review = item(sum, &known, drift, now);
     statements.push(replace_older(&sum.pair, review.as_ref(), now));
     statements.extend(review.as_ref().map(Review::open));
@@ -295,7 +299,8 @@ async fn write(
     let rows = batch::rows_json([&out, &back]);
     let mut statements = vec![
         still_open(review_id),
-        unmoved(item),
+        as_read(&item.pair, (item.version, item.left)),
+        none_in_doubt(&item.pair),
         totals::none_beyond(&rows),
     ];
     let tally = ("counterfoil_carries_total".to_owned(), 1);
@@ -337,18 +342,32 @@ pub fn still_open(review_id: &str) -> Statement {
     )
 }
 
-/// Fails the batch where the closed cycle moved, or a meter of it is in doubt.
-fn unmoved(item: &Item) -> Statement {
+/// Fails the batch where the closed cycle is not as it was read.
+fn as_read(pair: &Pair, (version, left_as_is): (i64, Delta)) -> Statement {
     Statement::new(
-        "insert into guard (held) select null where not exists (select 1 from counter \
-           where account_id = ?1 and feature = ?2 and cycle = ?3 and version = ?4) \
-         or exists (select 1 from meter where account_id = ?1 and feature = ?2 and cycle = ?3 \
-           and (in_doubt = 1 or token is not null))",
+        "insert into guard (held) select null where exists (select 1 from counter \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 \
+         and (version <> ?4 or left_as_is <> ?5))",
         params![
-            item.pair.account_id.as_str(),
-            item.pair.feature.as_str(),
-            item.pair.cycle.as_str(),
-            item.version
+            pair.account_id.as_str(),
+            pair.feature.as_str(),
+            pair.cycle.as_str(),
+            version,
+            left_as_is
+        ],
+    )
+}
+
+/// Fails the batch where a meter of the closed cycle is in doubt.
+fn none_in_doubt(pair: &Pair) -> Statement {
+    Statement::new(
+        "insert into guard (held) select null where exists (select 1 from meter \
+         where account_id = ?1 and feature = ?2 and cycle = ?3 \
+         and (in_doubt = 1 or token is not null))",
+        params![
+            pair.account_id.as_str(),
+            pair.feature.as_str(),
+            pair.cycle.as_str()
         ],
     )
 }

@@ -3,13 +3,14 @@
 
 use counterfoil::accounts::AnchorSource;
 use counterfoil::cycle::Anchor;
+use counterfoil::ledger::carry::look_at_closed;
 use counterfoil::ledger::meter_store::{Pair, claim};
-use counterfoil::ledger::totals::{ledger_total, rebuild};
+use counterfoil::ledger::totals::{ledger_total, rebuild, sums};
 use counterfoil::native::executor::block_on;
 use counterfoil::native::sqlite::Sqlite;
 use counterfoil::plans::store::anchor_row;
 use counterfoil::ports::{Db, Statement};
-use counterfoil::units::{AccountId, CycleName, FeatureName};
+use counterfoil::units::{AccountId, CycleName, FeatureName, Millis};
 use serde_json::json;
 
 use crate::meters::{Bench, MINUTE};
@@ -106,6 +107,47 @@ fn a_counter_whose_entries_were_dropped_is_never_rebuilt() {
         let stands = block_on(ledger_total(ledger, &pair)).unwrap();
         assert_eq!(stands.get(), total, "archived {archived}");
     }
+}
+
+/// Goal: what a person leaves as it is of a closed cycle counts once.
+/// Method: the cycle moves and is read again; before it is looked at, the older item is closed.
+#[test]
+fn a_closed_cycle_is_looked_at_only_as_it_was_read() {
+    let bench = Bench::new(&[]);
+    bench.use_clicks("one", 3);
+    bench.run("reporter");
+    bench.use_clicks("two", 2);
+    let pair = clicks_of(&bench);
+    let entries = bench.ok("GET", "/v1/entries?account=a", &json!(null));
+    let entry = entries["items"][0]["id"].as_str().expect("an entry");
+    bench.machine.advance(31 * 24 * 60 * MINUTE);
+    bench.run("reconciler");
+    let item = bench.reviews()[0].clone();
+    assert_eq!(item["numbers"]["difference"], 2);
+    let correct = json!({"reason": "one too many", "units": 1});
+    bench.ok(
+        "POST",
+        &format!("/v1/entries/{entry}/correction?account=a"),
+        &correct,
+    );
+    let ledger = &bench.machine.ledger;
+    let read = block_on(sums(ledger, std::slice::from_ref(&pair), &[])).unwrap();
+    let id = item["id"].as_str().expect("an id");
+    let close = format!("/v1/review/{id}/close");
+    bench.ok("POST", &close, &json!({"reason": "left"}));
+    let world = bench.machine.world();
+    let account = block_on(counterfoil::accounts::store::load(
+        &*world.db,
+        &pair.account_id,
+    ));
+    let anchors = account.unwrap().expect("the account").anchors;
+    let cycle = counterfoil::ledger::billed::cycle_named(&anchors, &pair.cycle).expect("a cycle");
+    let since = Some(Millis::ZERO);
+    let look = |read| block_on(look_at_closed(&world, read, since, &cycle, false));
+    assert!(look(&read[0]).is_err(), "it is not as it was read");
+    assert_eq!(bench.reviews().len(), 0);
+    bench.run("reconciler");
+    assert_eq!(bench.reviews()[0]["numbers"]["difference"], -1);
 }
 
 #[test]

@@ -86,8 +86,8 @@ pub fn plans_are_the_providers(world: &World) {
     }
 }
 
-/// A known object that begins a new epoch is alerted, while the ledger remembers the one before. One
-/// that was lost before the ledger knew it has its first batch land behind its successor's.
+/// A known object that begins a new epoch is alerted, while the ledger remembers the one before.
+/// The first batch of one that was lost before the ledger knew it may land behind its successor's.
 pub fn lost_storages_are_alerted(world: &World) -> Result<(), Fault> {
     if world.books.borrow().restores > 0 {
         return Ok(());
