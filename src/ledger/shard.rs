@@ -185,7 +185,7 @@ impl ShardObject {
                 continue;
             }
             let correction = match (correction, visitor) {
-                (None, Some(visitor)) if self.is_second(&entry, &visitor, window_ms)? => {
+                (None, Some(visitor)) if self.is_second(&entry, &visitor, (window_ms, now))? => {
                     Some(entry.corrected_by_rule("double_click", &rule))
                 }
                 (correction, _) => correction,
@@ -198,21 +198,28 @@ impl ShardObject {
     }
 
     /// Whether a click of this visitor on the link that counted lies within the window; if not,
-    /// this one counts.
-    fn is_second(&self, entry: &Entry, visitor: &Visitor, window_ms: i64) -> Result<bool, Fault> {
+    /// this one counts. One that is to be forgotten by now is not looked at: it may be this very
+    /// click, whose id is forgotten already.
+    fn is_second(
+        &self,
+        entry: &Entry,
+        visitor: &Visitor,
+        (window_ms, now): (i64, Millis),
+    ) -> Result<bool, Fault> {
         let day = entry.occurred_at.get().div_euclid(DAY_MS);
         let today = self.visitor_name(entry, visitor, day)?;
         // A pair around midnight is known by the key of the day before or after.
         let before = self.visitor_name(entry, visitor, day - 1)?;
         let after = self.visitor_name(entry, visitor, day + 1)?;
         let rows = self.object.sql.query(
-            "select at_ms from counted where visitor in (?1, ?2, ?3) \
+            "select at_ms from counted where visitor in (?1, ?2, ?3) and at_ms > ?5 \
              order by abs(at_ms - ?4) limit 1",
             &params![
                 today.as_str(),
                 before.as_str(),
                 after.as_str(),
-                entry.occurred_at
+                entry.occurred_at,
+                now.after(-kept_ms(window_ms))
             ],
         )?;
         let nearest = rows.first().map(|row| row.millis("at_ms")).transpose()?;
