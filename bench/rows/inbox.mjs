@@ -13,7 +13,7 @@ import {
 const ROUNDS = 5;
 const CUSTOMERS = 500;
 /** Of one round; more than it can send. */
-const EVENTS = 5_000;
+const EVENTS = 8_000;
 const DUE = "select count(*) as due from event where next_at_ms <= ?1";
 
 /** Measures and gives the rows of the table. */
