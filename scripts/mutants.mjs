@@ -5,7 +5,7 @@
 
 import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Failed, ROOT, captureIn, main, say } from "./toolchain.mjs";
+import { Failed, ROOT, captureIn, isMain, main, say } from "./toolchain.mjs";
 
 const LISTS = join(ROOT, "tests", "mutants");
 const COPY = join(ROOT, "target", "mutants");
@@ -16,7 +16,7 @@ const HANGS_AFTER_S = "900";
 /** Looks for what the tests named first leave alive: all of them, the slow ones last. */
 const EVERYTHING = [["--lib"], ["--test", "native"]];
 
-await main(async () => {
+async function run() {
   const chosen = process.argv.slice(2);
   const all = await mutants();
   const mine = all.filter(({ name }) => chosen.length === 0 || chosen.some((c) => name.includes(c)));
@@ -31,9 +31,10 @@ await main(async () => {
   const found = results.filter((end) => end === "found").length;
   console.log(`mutants: ${found} passed, ${results.length - found} failed`);
   if (found < results.length) throw new Failed("not every planted bug was found");
-});
+}
 
-async function mutants() {
+/** All that are listed. */
+export async function mutants() {
   const lists = readdirSync(LISTS).filter((file) => file.endsWith(".mjs")).sort();
   const modules = await Promise.all(lists.map((file) => import(join(LISTS, file))));
   return modules.flatMap(({ default: list }) => list);
@@ -52,8 +53,7 @@ function layCopy() {
 async function tried(mutant) {
   const path = join(COPY, mutant.file);
   const sound = readFileSync(path, "utf8");
-  const mutated = mutant.edits.reduce((text, [from, to]) => replaced(mutant, text, from, to), sound);
-  writeFileSync(path, mutated);
+  writeFileSync(path, planted(mutant, sound));
   try {
     const first = mutant.tests.map((filter) => ["--lib", "--test", "native", filter]);
     for (const tests of [...first, ...EVERYTHING]) {
@@ -71,12 +71,17 @@ async function tried(mutant) {
   }
 }
 
-function replaced({ name, file }, text, from, to) {
-  const places = text.split(from).length - 1;
-  if (places !== 1) throw new Failed(`${name}: its text stands ${places} times in ${file}`);
-  return text.replace(from, () => to);
+/** The file's text with the bug; fails where what it replaces does not stand there once. */
+export function planted({ name, file, edits }, sound) {
+  return edits.reduce((text, [from, to]) => {
+    const places = text.split(from).length - 1;
+    if (places !== 1) throw new Failed(`${name}: its text stands ${places} times in ${file}`);
+    return text.replace(from, () => to);
+  }, sound);
 }
 
 function lastLines(text) {
   return text.trim().split("\n").filter((line) => line.startsWith("error")).slice(0, 3).join(" | ");
 }
+
+if (isMain(import.meta)) await main(run);

@@ -81,7 +81,7 @@ export default [
   rule("another period than the cycle is open", METERS, "end.since(cycle.ends_at).abs() > SAME_MS", "false", "meter"),
   rule("a closed cycle's meter is written", METERS, "if !cycle.holds(now) {", "if false {", "meter"),
   rule("a new period is the same meter", BASES, "meter.0 != agreement.0 || began_anew", "meter.0 != agreement.0", "base"),
-  rule("a doubtful meter is a known base", BASES, "_ if !earlier.is_doubtful =>", "_ if true =>", "base"),
+  rule("a doubtful meter is a known base", BASES, "let is_known = !earlier.is_doubtful && earlier.held.is_some();", "let is_known = true;", "base"),
   rule("a doubt waits for ever", BASES, "if now.since(earlier.since) < DOUBT_MS =>", "if now.since(earlier.since) < i64::MAX =>", "base"),
   rule("a meter that is being written is a known base", BASES, "if earlier.is_leased {", "if false {", "base"),
   rule("an incomplete ledger is compared", METERS, "if !facts.complete {", "if false {", "reconciler"),
