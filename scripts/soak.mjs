@@ -3,6 +3,7 @@
 // the last line is the summary.
 
 import { spawn } from "node:child_process";
+import { RELEASE, buildWorker } from "./build.mjs";
 import { cargoTool, setUp } from "./setup.mjs";
 import { CARGO_FUZZ_VERSION, ENV, Failed, NODE, ROOT, captureIn, main, run, say } from "./toolchain.mjs";
 
@@ -28,6 +29,7 @@ await main(async () => {
   await cargoTool("cargo-fuzz", CARGO_FUZZ_VERSION, [], "about a minute");
   say("building the fuzz targets …");
   await run("cargo", ["fuzz", "build", ...FUZZ_FLAGS]);
+  await buildWorker(RELEASE);
   // A new place in the line of seeds for each day, the same for each repeat of that day.
   const from = Math.floor(Date.now() / 86_400_000) * 1_000_000;
   say(`simulating from seed ${from}, and loading workerd with kills, for ${minutes} minutes …`);
