@@ -52,18 +52,18 @@ struct Looks {
     tried_at: Option<Millis>,
     /// When the last one that was answered began: every link that is kept and followed was so then.
     began_at: Option<Millis>,
-    /// How many were answered.
-    answered: u64,
+    /// How often this isolate heard of changes: by a look, or by making one.
+    heard: u64,
     /// The last change of which this isolate knows.
     number: Option<i64>,
 }
 
-/// Since when a read of a link is under way. What was read before a look was answered does not
-/// know of the changes that the look told of.
+/// Since when a read of a link is under way. What was read before this isolate heard of a change
+/// may not know of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     began_at: Millis,
-    looks: u64,
+    heard: u64,
 }
 
 /// A look that is to be made.
@@ -95,14 +95,14 @@ impl Remembered {
     pub fn reading(&self, now: Millis) -> Reading {
         Reading {
             began_at: now,
-            looks: self.looks.get().answered,
+            heard: self.looks.get().heard,
         }
     }
 
     /// Keeps a link that was read.
     pub fn keep(&self, code: &LinkCode, target: Rc<Target>, reading: Reading) {
         let looks = self.looks.get();
-        if reading.looks != looks.answered {
+        if reading.heard != looks.heard {
             return;
         }
         let mut links = self.links.borrow_mut();
@@ -117,9 +117,14 @@ impl Remembered {
         links.young.insert(code.clone(), kept);
     }
 
-    /// Forgets a link, because it was changed here.
+    /// Forgets a link, because it was changed here; also what is still being read of it.
     pub fn forget(&self, code: &LinkCode) {
         self.links.borrow_mut().forget(code);
+        let looks = self.looks.get();
+        self.looks.set(Looks {
+            heard: looks.heard + 1,
+            ..looks
+        });
     }
 
     /// Whether it is time to look: half of `age_ms` after the last one began.
@@ -155,7 +160,7 @@ impl Remembered {
         }
         self.looks.set(Looks {
             began_at: Some(look.began_at),
-            answered: looks.answered + 1,
+            heard: looks.heard + 1,
             number: Some(changes.last),
             ..looks
         });
@@ -229,6 +234,17 @@ mod tests {
         looked(&memory, 20, Some(&["x"]), 1);
         memory.keep(&code("x"), target(), before);
         assert!(memory.get(&code("x"), Millis::new(21), 1000).is_none());
+    }
+
+    #[test]
+    fn what_was_read_before_a_change_was_made_here_is_not_kept_behind_it() {
+        let memory = Remembered::default();
+        let before = memory.reading(Millis::new(10));
+        memory.forget(&code("x"));
+        memory.keep(&code("x"), target(), before);
+        assert!(memory.get(&code("x"), Millis::new(11), 1000).is_none());
+        keep(&memory, "x", Millis::new(12));
+        assert!(memory.get(&code("x"), Millis::new(13), 1000).is_some());
     }
 
     #[test]

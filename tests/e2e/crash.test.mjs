@@ -5,10 +5,13 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, test } from "node:test";
 import { eventually, own, storages } from "./harness.mjs";
 
+/** For so long a look waits for the server, which locks a storage while it makes it. */
+const LOCKED_MS = 5_000;
+
 /** What `look` gives for each storage of a class, read beside the running server. */
 function read(server, className, look) {
   return storages(server, className).flatMap((path) => {
-    const database = new DatabaseSync(path, { readOnly: true });
+    const database = new DatabaseSync(path, { readOnly: true, timeout: LOCKED_MS });
     try {
       return look(database);
     } finally {
