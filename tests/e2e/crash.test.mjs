@@ -1,17 +1,13 @@
 // A power cut between what a shard took in and what the ledger was sent.
 
 import assert from "node:assert/strict";
-import { DatabaseSync } from "node:sqlite";
 import { describe, test } from "node:test";
-import { eventually, own, storages } from "./harness.mjs";
-
-/** For so long a look waits for the server, which locks a storage while it makes it. */
-const LOCKED_MS = 5_000;
+import { eventually, opened, own, storages } from "./harness.mjs";
 
 /** What `look` gives for each storage of a class, read beside the running server. */
 function read(server, className, look) {
   return storages(server, className).flatMap((path) => {
-    const database = new DatabaseSync(path, { readOnly: true, timeout: LOCKED_MS });
+    const database = opened(path, { readOnly: true });
     try {
       return look(database);
     } finally {
@@ -70,7 +66,7 @@ describe("after a power cut", () => {
       assert.equal(held.status, 201, held.text);
       await server.kill();
       for (const path of storages(server, "Account")) {
-        const database = new DatabaseSync(path);
+        const database = opened(path);
         if (has(database, "object_meta")) {
           database.exec("update object_meta set value = '99' where name = 'schema'");
         }

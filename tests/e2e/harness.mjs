@@ -22,6 +22,7 @@
 //
 // With E2E_LOG=1 the servers' output is shown as it comes.
 
+import { DatabaseSync } from "node:sqlite";
 import { after } from "node:test";
 import { own } from "./server.mjs";
 
@@ -36,3 +37,10 @@ export function shared() {
 after(async () => {
   if (sharedServer !== null) await (await sharedServer).stop();
 });
+
+/** For so long a look at a storage waits for the server, which locks it while it makes it. */
+const LOCKED_MS = 5_000;
+/** Opens a storage, also beside the server that has it. */
+export function opened(path, options = {}) {
+  return new DatabaseSync(path, { timeout: LOCKED_MS, ...options });
+}

@@ -5,9 +5,8 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { DatabaseSync } from "node:sqlite";
 import { describe, test } from "node:test";
-import { eventually, own, storages } from "./harness.mjs";
+import { eventually, opened, own, storages } from "./harness.mjs";
 import { ENV, ROOT } from "../../scripts/toolchain.mjs";
 
 const CLICKS = Number(process.env.LOAD_CLICKS ?? 400);
@@ -169,7 +168,7 @@ describe("a load of clicks", () => {
 
 /** What a shard's own counters say that it took in. */
 function takenIn(path) {
-  const database = new DatabaseSync(path, { readOnly: true });
+  const database = opened(path, { readOnly: true });
   try {
     const known = database.prepare("select 1 from sqlite_master where name = 'taken'").get();
     if (known === undefined) return 0;

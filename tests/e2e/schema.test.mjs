@@ -8,9 +8,8 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
-import { eventually, own } from "./harness.mjs";
+import { eventually, opened, own } from "./harness.mjs";
 import { ROOT, run, wranglerCommand } from "../../scripts/toolchain.mjs";
 
 const DATABASES = {
@@ -35,7 +34,7 @@ function files(...path) {
 }
 
 function using(path, work) {
-  const database = new DatabaseSync(path);
+  const database = opened(path);
   try {
     return work(database);
   } finally {

@@ -45,7 +45,7 @@ export default [
   store("a rebuild of what was archived", "src/ledger/totals.rs", "where total <> excluded.total and archived = 0", "where total <> excluded.total", "reconciler"),
   store("a change of a link takes no number", "src/links/store.rs", "changed = 1 + (select coalesce(max(changed), 0)", "changed = 0 * (select coalesce(max(changed), 0)", "links"),
   store("a look keeps what was changed", "src/links/cache.rs", "codes.iter().for_each(|code| links.forget(code))", "drop(codes.first())", "links"),
-  store("what was read before a look was answered is kept", "src/links/cache.rs", "if reading.looks != looks.answered {", "if reading.looks > looks.answered {", "links"),
+  store("what was read before a look was answered is kept", "src/links/cache.rs", "if reading.heard != looks.heard {", "if reading.heard > looks.heard {", "links"),
   store("what no look tells of is kept", "src/links/cache.rs", "is_followed: looks.number.is_some(),", "is_followed: true,", "links"),
   store("nobody sends what is overdue", "src/ledger/travelling.rs", "Stage::Failed => true,", "Stage::Failed => false,", "clicks", "travelling"),
   store("a click that is sent is forgotten", "src/ledger/travelling.rs", "i64::from(PATIENCE_MS),", "i64::MAX,", "travelling"),
