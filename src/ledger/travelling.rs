@@ -27,8 +27,8 @@ const WATCHERS: u32 = 10;
 /// For so long clicks set out in the same window.
 const WINDOW_MS: i64 = 50;
 
-/// A click's number in its isolate.
-pub type Ticket = u32;
+/// A click's number in its isolate; they only grow.
+pub type Ticket = u64;
 /// A window's number in its isolate; they only grow.
 pub type Window = u32;
 
@@ -103,13 +103,13 @@ impl Travelling {
             return None;
         }
         if now.since(shared.window_since).abs() >= WINDOW_MS {
-            shared.window = shared.window.wrapping_add(1);
+            shared.window = shared.window.saturating_add(1);
             shared.window_since = now;
             shared.watchers = 0;
         }
         let watches = shared.watchers < WATCHERS;
         shared.watchers += u32::from(watches);
-        shared.tickets = shared.tickets.wrapping_add(1);
+        shared.tickets += 1;
         let (ticket, window) = (shared.tickets, shared.window);
         shared.waiting.push_back(ticket);
         let unwritten = Unwritten {
