@@ -45,7 +45,7 @@ fn answer(world: &World, request: &str) -> Option<String> {
     let answer = at_once(world, path.strip_prefix('/')?, asked)?;
     let location = answer.target.destination.as_str();
     let watch = answer.click.and_then(|click| click.watch);
-    let lead = u8::from(watch.is_some() && clicks::lack_carrier(world));
+    let lead = u8::from(watch.is_some() && clicks::lack_carrier(world, answer.at));
     let watch = watch.map_or_else(String::new, |window| window.to_string());
     Some(format!(
         "{location}\n{}\n{watch}\n{lead}",
@@ -59,16 +59,15 @@ fn answer(world: &World, request: &str) -> Option<String> {
 #[must_use]
 pub fn care_for_clicks(window: Window, waited: u32) -> u32 {
     let care = world::known(|world| {
-        Some(
-            match world.isolate.clicks.fate(window, waited, world.now()) {
-                Fate::Written => {
-                    world.isolate.clicks.stop_watching(window);
-                    0
-                }
-                Fate::OnItsWay if !clicks::lack_carrier(world) => 1,
-                Fate::OnItsWay | Fate::Overdue => 2,
-            },
-        )
+        let now = world.now();
+        Some(match world.isolate.clicks.fate(window, waited, now) {
+            Fate::Written => {
+                world.isolate.clicks.stop_watching(window);
+                0
+            }
+            Fate::OnItsWay if !clicks::lack_carrier(world, now) => 1,
+            Fate::OnItsWay | Fate::Overdue => 2,
+        })
     });
     care.unwrap_or(2)
 }

@@ -17,6 +17,12 @@ const NOTHING_LEFT = 0;
 const LOOK_AGAIN = 1;
 const SEE_TO_IT = 2;
 
+/** A response copies its headers: these are set anew for each, and made once. */
+const redirected = new Headers({
+  "cache-control": "private, no-store",
+  "x-robots-tag": "noindex, nofollow",
+});
+
 function atOnce(request) {
   const { headers, cf } = request;
   const said = (name) => headers.get(name) ?? "";
@@ -50,15 +56,9 @@ export default {
     if (told === undefined) return new Router(context, env).fetch(request);
     const [location, id, window, leads] = told.split("\n");
     if (window !== "") context.waitUntil(watch(Number(window), leads === "1", env, context));
-    return new Response(null, {
-      status: 302,
-      headers: {
-        location,
-        "cache-control": "private, no-store",
-        "x-robots-tag": "noindex, nofollow",
-        "x-request-id": id,
-      },
-    });
+    redirected.set("location", location);
+    redirected.set("x-request-id", id);
+    return new Response(null, { status: 302, headers: redirected });
   },
   scheduled(event, env, context) {
     return new Router(context, env).scheduled(event);

@@ -88,6 +88,8 @@ pub struct AtOnce {
     pub request_id: String,
     /// The click, where it is one.
     pub click: Option<SetOut>,
+    /// When.
+    pub at: Millis,
 }
 
 /// The redirect of a link that this isolate remembers. `None` where anything else is to be said,
@@ -110,6 +112,7 @@ pub fn at_once(world: &World, code: &str, asked: Asked<'_>) -> Option<AtOnce> {
         target,
         request_id: world.request_id(),
         click,
+        at: now,
     })
 }
 

@@ -8,6 +8,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::entry::Entry;
+use crate::fault::Fault;
 use crate::params;
 use crate::ports::Statement;
 use crate::units::Millis;
@@ -132,9 +133,9 @@ pub struct FeedMove {
 
 /// Entries as the JSON list that [`statements`] takes. Each id stands in it at most once: a list
 /// with one twice fails as a whole.
-pub fn rows_json<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
+pub fn rows_json<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<String, Fault> {
     let wires: Vec<_> = entries.into_iter().map(Entry::wire).collect();
-    json!(wires).to_string()
+    serde_json::to_string(&wires).map_err(|e| Fault::unreadable("write entries", e))
 }
 
 /// The statements of one D1 batch, in their order. `tallies` are names with what to add to them.

@@ -296,7 +296,7 @@ async fn write(
         entry.reason = Some(reason);
         entry.actor = Some(by.actor.to_owned());
     }
-    let rows = batch::rows_json([&out, &back]);
+    let rows = batch::rows_json([&out, &back])?;
     let mut statements = vec![
         still_open(review_id),
         as_read(&item.pair, (item.version, item.left)),

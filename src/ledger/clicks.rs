@@ -4,7 +4,7 @@
 //! then to another, then straight to the ledger database by the same SQL. Clicks of one isolate
 //! that arrive while a write is under way travel together in the next; because the request that
 //! carries them may be gone, others watch by timers of their own and send what nobody has
-//! confirmed for a while.
+//! confirmed for a while, in the same bundles.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,14 +15,14 @@ use super::batch;
 use super::cycles::{self, cycle_for};
 use super::entry::{Entry, EntryKind};
 use super::shard::tally_name;
-use super::travelling::{Fate, Ticket, Window};
-use super::wire::{ClickWire, Recorded, ShardAsk, VERSION, Visitor};
+use super::travelling::{Bundle, Fate, Window};
+use super::wire::{ClickSent, ClickWire, Recorded, ShardAsk, VERSION, Visitor};
 use crate::fault::{Fault, FaultKind};
 use crate::params;
 use crate::ports::{ObjectName, Statement};
 use crate::tally;
 use crate::units::{AccountId, CycleName, Delta, EntryId, FeatureName, LinkCode, Millis};
-use crate::world::World;
+use crate::world::{World, mint};
 
 /// The feature that a click is usage of.
 pub const FEATURE: &str = "clicks";
@@ -65,6 +65,9 @@ pub struct Click {
     pub correction: Option<(&'static str, String)>,
 }
 
+/// How a click is told to a shard: its visitor's own, or another.
+type Form = fn(&ClickWire) -> ClickSent<'_>;
+
 /// What is known of a click that could not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unwritten {
@@ -78,7 +81,7 @@ enum Unwritten {
 /// logged in full and counted.
 pub async fn record(world: Rc<World>, click: Click) {
     let parcel = match parcel_of(&world, &click).await {
-        Ok(parcel) => Rc::new(parcel),
+        Ok(parcel) => Box::new(parcel),
         Err(fault) => {
             let said = json!({"account": click.account_id.as_str(), "code": click.code.as_str(),
                 "at": click.at.get(), "country": click.country,
@@ -87,14 +90,14 @@ pub async fn record(world: Rc<World>, click: Click) {
             return;
         }
     };
-    match enter(&world, &parcel) {
-        Some(SetOut {
+    match enter(&world, parcel, world.now()) {
+        Ok(SetOut {
             watch: Some(window),
         }) => watch(world, window, 0).await,
-        Some(SetOut { watch: None }) => {}
-        None => {
-            let shard = visitors_shard(&world, &parcel).unwrap_or_else(|| steady_shard(&world));
-            send(&world, &[&parcel], shard).await;
+        Ok(SetOut { watch: None }) => {}
+        Err(parcel) => {
+            let shard = shard_of(&world)(&parcel);
+            send(&world, shard, &[Rc::new(Bundle::alone(*parcel, shard))]).await;
         }
     }
 }
@@ -111,19 +114,19 @@ pub struct SetOut {
 pub fn set_out(world: &World, click: &Click) -> Option<SetOut> {
     let cycle = cycles::known_at_once(world, &click.account_id, click.at)?;
     let parcel = entry_of(world, click, cycle).ok()?;
-    enter(world, &Rc::new(parcel))
+    enter(world, Box::new(parcel), click.at).ok()
 }
 
-fn enter(world: &World, parcel: &Rc<ClickWire>) -> Option<SetOut> {
-    let place = world.isolate.clicks.enter(parcel, world.now())?;
-    let watches = place.watches || lack_carrier(world);
+fn enter(world: &World, parcel: Box<ClickWire>, now: Millis) -> Result<SetOut, Box<ClickWire>> {
+    let place = world.isolate.clicks.enter(parcel, now)?;
+    let watches = place.watches || lack_carrier(world, now);
     let watch = watches.then_some(place.window);
-    Some(SetOut { watch })
+    Ok(SetOut { watch })
 }
 
 /// Whether clicks wait for somebody to carry them.
-pub fn lack_carrier(world: &World) -> bool {
-    world.isolate.clicks.lacks_carrier(world.now(), SILENT_MS)
+pub fn lack_carrier(world: &World, now: Millis) -> bool {
+    world.isolate.clicks.lacks_carrier(now, SILENT_MS)
 }
 
 /// The click's entries, once its cycle is known.
@@ -142,7 +145,7 @@ async fn parcel_of(world: &Rc<World>, click: &Click) -> Result<ClickWire, Fault>
 /// The click's entries; its id is made here, once.
 fn entry_of(world: &World, click: &Click, cycle: CycleName) -> Result<ClickWire, Fault> {
     let form = || Fault::unreadable("make a click's entry", "a part has not its form");
-    let id = EntryId::new(world.mint("clk_")?).ok_or_else(form)?;
+    let id = EntryId::new(mint("clk_", click.at, world.ids.random()?)).ok_or_else(form)?;
     let feature = FeatureName::new(FEATURE).ok_or_else(form)?;
     let owner = (click.account_id.clone(), feature, cycle);
     let one = Delta::new(1).ok_or_else(form)?;
@@ -170,7 +173,7 @@ pub async fn watch(world: Rc<World>, window: Window, mut waited: u32) {
         match clicks.fate(window, waited, world.now()) {
             Fate::Written => break,
             Fate::Overdue => send_overdue(&world, window, waited).await,
-            Fate::OnItsWay if lack_carrier(&world) => {
+            Fate::OnItsWay if lack_carrier(&world, world.now()) => {
                 let number = clicks.take_the_lead(world.now());
                 carry(&world).await;
                 clicks.give_up_the_lead(number);
@@ -187,20 +190,18 @@ pub async fn watch(world: Rc<World>, window: Window, mut waited: u32) {
 
 async fn send_overdue(world: &Rc<World>, window: Window, waited: u32) {
     let clicks = &world.isolate.clicks;
-    let overdue = clicks.take_overdue(window, waited, world.now());
-    for together in overdue.chunks(TOGETHER_MAX) {
-        for (shard, group) in by_shard(world, together) {
-            let parcels: Vec<&ClickWire> = group.iter().map(|(_, parcel)| &**parcel).collect();
-            send(world, &parcels, shard).await;
-            clicks.forget(group.iter().map(|(ticket, _)| *ticket));
-        }
+    let overdue = clicks.take_overdue(window, waited, world.now(), shard_of(world));
+    for (shard, together) in messages(overdue) {
+        send(world, shard, &together).await;
+        clicks.forget(&together);
     }
 }
 
 /// Sends clicks; those that could not be written are named.
-async fn send(world: &Rc<World>, parcels: &[&ClickWire], shard: u32) {
-    if let Err((unwritten, fault)) = deliver(world, parcels, shard).await {
-        let said: Vec<_> = parcels.iter().map(|parcel| json!(parcel.entry)).collect();
+async fn send(world: &Rc<World>, shard: u32, bundles: &[Rc<Bundle>]) {
+    if let Err((unwritten, fault)) = deliver(world, bundles, shard).await {
+        let clicks = bundles.iter().flat_map(|bundle| &bundle.clicks);
+        let said: Vec<_> = clicks.map(|click| json!(click.entry)).collect();
         tell_unwritten(world, unwritten, &said, &fault).await;
     }
 }
@@ -210,79 +211,63 @@ async fn carry(world: &Rc<World>) {
     let clicks = &world.isolate.clicks;
     for _ in 0..ROUNDS_MAX {
         world.timer.pause(GATHER_MS).await;
-        let together = clicks.take(TOGETHER_MAX);
-        if together.is_empty() {
+        let bundles = clicks.take(TOGETHER_MAX, shard_of(world));
+        if bundles.is_empty() {
             return;
         }
-        for (shard, group) in by_shard(world, &together) {
-            let parcels: Vec<&ClickWire> = group.iter().map(|(_, parcel)| &**parcel).collect();
-            let are_written = deliver(world, &parcels, shard).await.is_ok();
-            let tickets = group.iter().map(|(ticket, _)| *ticket);
-            if are_written {
-                clicks.forget(tickets);
+        for (shard, together) in messages(bundles) {
+            if deliver(world, &together, shard).await.is_ok() {
+                clicks.forget(&together);
             } else {
-                clicks.give_back(tickets);
+                clicks.give_back(&together);
             }
         }
     }
 }
 
-/// Clicks by the shard to which they go.
-fn by_shard<'a>(
-    world: &World,
-    clicks: &'a [(Ticket, Rc<ClickWire>)],
-) -> BTreeMap<u32, Vec<&'a (Ticket, Rc<ClickWire>)>> {
-    let any = steady_shard(world);
-    let mut by_shard: BTreeMap<u32, Vec<_>> = BTreeMap::new();
-    for one in clicks {
-        let number = visitors_shard(world, &one.1).unwrap_or(any);
-        by_shard.entry(number).or_default().push(one);
+/// The messages in which bundles travel, each with its shard.
+fn messages(bundles: Vec<Rc<Bundle>>) -> Vec<(u32, Vec<Rc<Bundle>>)> {
+    let mut messages: Vec<(u32, Vec<Rc<Bundle>>)> = Vec::new();
+    for bundle in bundles {
+        let size = |together: &[Rc<Bundle>]| together.iter().map(|one| one.clicks.len()).sum();
+        let fits = |together: &[Rc<Bundle>]| {
+            let clicks: usize = size(together);
+            clicks + bundle.clicks.len() <= TOGETHER_MAX
+        };
+        let mut open = messages.iter_mut();
+        match open.find(|(shard, together)| *shard == bundle.shard && fits(together)) {
+            Some((_, together)) => together.push(bundle),
+            None => messages.push((bundle.shard, vec![bundle])),
+        }
     }
-    by_shard
-}
-
-/// The same clicks for a shard that is not their visitors' own: two shards that each know one of
-/// two quick clicks would take both of them back.
-fn unjudged(parcels: &[&ClickWire]) -> Vec<ClickWire> {
-    let unjudged = |parcel: &&ClickWire| ClickWire {
-        visitor: None,
-        ..ClickWire::clone(parcel)
-    };
-    parcels.iter().map(unjudged).collect()
+    messages
 }
 
 /// To this shard, else to another, else straight into the ledger database.
 async fn deliver(
     world: &Rc<World>,
-    parcels: &[&ClickWire],
+    bundles: &[Rc<Bundle>],
     first: u32,
 ) -> Result<(), (Unwritten, Fault)> {
     let mut unwritten = Unwritten::Lost;
     let other = (first + 1) % world.settings.shards;
-    let shards = if other == first {
-        vec![first]
-    } else {
-        vec![first, other]
-    };
-    for shard in shards {
-        let asked = if shard == first {
-            ask_shard(world, parcels, shard).await
-        } else {
-            let parcels = unjudged(parcels);
-            let parcels: Vec<&ClickWire> = parcels.iter().collect();
-            ask_shard(world, &parcels, shard).await
-        };
-        match asked {
+    let mut ways: Vec<(u32, Form)> = vec![(first, ClickWire::sent)];
+    if other != first {
+        ways.push((other, ClickWire::sent_unjudged));
+    }
+    for (shard, form) in ways {
+        match ask_shard(world, bundles, shard, form).await {
             Ok(()) => return Ok(()),
             Err(fault) if fault.kind == FaultKind::Unanswered => unwritten = Unwritten::Doubtful,
             Err(_) => {}
         }
     }
-    match write_straight(world, parcels).await {
+    let clicks: Vec<&ClickWire> = bundles.iter().flat_map(|bundle| &bundle.clicks).collect();
+    match write_straight(world, &clicks).await {
         Ok(()) => Ok(()),
         Err(fault) => {
             // Where the ledger can still be read, it says whether the write took effect.
-            match are_written(world, parcels).await {
+            match are_written(world, &clicks).await {
                 Ok(true) => Ok(()),
                 Ok(false) => Err((unwritten, fault)),
                 Err(_) => Err((Unwritten::Doubtful, fault)),
@@ -291,12 +276,20 @@ async fn deliver(
     }
 }
 
-async fn ask_shard(world: &Rc<World>, parcels: &[&ClickWire], shard: u32) -> Result<(), Fault> {
+async fn ask_shard(
+    world: &Rc<World>,
+    bundles: &[Rc<Bundle>],
+    shard: u32,
+    form: Form,
+) -> Result<(), Fault> {
     let clicks = &world.isolate.clicks;
+    let forms = bundles
+        .iter()
+        .map(|bundle| bundle.clicks.iter().map(form).collect());
     let ask = ShardAsk::Record {
         v: VERSION,
         shard,
-        clicks: parcels.to_vec(),
+        bundles: forms.collect(),
         tallies: clicks.take_sums(),
     };
     let message = serde_json::to_string(&ask);
@@ -323,10 +316,7 @@ async fn write_straight(world: &Rc<World>, parcels: &[&ClickWire]) -> Result<(),
     let mut tallies: BTreeMap<String, i64> = BTreeMap::new();
     tallies.insert("counterfoil_clicks_direct_total".to_owned(), 0);
     for parcel in parcels {
-        for wire in [Some(&parcel.entry), parcel.correction.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        for wire in parcel.entries() {
             *tallies
                 .entry(tally_name(&wire.clone().entry()?))
                 .or_default() += 1;
@@ -356,16 +346,22 @@ async fn are_written(world: &Rc<World>, parcels: &[&ClickWire]) -> Result<bool, 
     Ok(usize::try_from(found).is_ok_and(|found| found == ids.len()))
 }
 
+/// The shard to which a click goes first.
+fn shard_of(world: &World) -> impl Fn(&ClickWire) -> u32 {
+    let (any, shards) = (steady_shard(world), world.settings.shards);
+    move |click| visitors_shard(click, shards).unwrap_or(any)
+}
+
 /// Where the double-click rule is on, clicks of one visitor on one link meet in one shard.
-fn visitors_shard(world: &World, parcel: &ClickWire) -> Option<u32> {
-    let visitor = parcel.visitor.as_ref()?;
-    let said = json!([parcel.entry.code, visitor.address, visitor.user_agent]).to_string();
+fn visitors_shard(click: &ClickWire, shards: u32) -> Option<u32> {
+    let visitor = click.visitor.as_ref()?;
+    let said = json!([click.entry.code, visitor.address, visitor.user_agent]).to_string();
     let hash = hmac_sha256::Hash::hash(said.as_bytes());
     let number = hash
         .iter()
         .take(4)
         .fold(0, |number, byte| number << 8 | u32::from(*byte));
-    Some(number % world.settings.shards)
+    Some(number % shards)
 }
 
 fn random_shard(world: &World) -> u32 {

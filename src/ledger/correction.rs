@@ -98,7 +98,7 @@ async fn write(
     ids_json: &str,
     now: Millis,
 ) -> Result<Recorded, Fault> {
-    let rows_json = batch::rows_json([correction]);
+    let rows_json = batch::rows_json([correction])?;
     let mut all = vec![batch::no_conflict(&rows_json), still_left(correction)];
     all.extend(batch::statements(None, &rows_json, &[], now));
     all.push(entries::by_ids(ids_json));

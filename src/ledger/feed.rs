@@ -21,7 +21,7 @@ use crate::fault::Fault;
 use crate::inbox::alerts;
 use crate::object::Object;
 use crate::ports::{ObjectName, transact};
-use crate::units::{JobId, Millis};
+use crate::units::{EntryId, JobId, Millis};
 use crate::world::mint;
 
 pub use super::outbox::STEP;
@@ -128,24 +128,16 @@ impl Feed {
         Ok(name)
     }
 
-    /// Puts entries that travel together. In the caller's transaction.
+    /// Puts entries that travel together, unless their first one waits or was delivered a while
+    /// ago. In the caller's transaction.
     pub fn put(&self, entries: &[Entry], now: Millis) -> Result<(), Fault> {
-        self.put_groups(&[entries.to_vec()], now).map(|_| ())
+        self.outbox().put(entries)?;
+        self.due_soon(now)
     }
 
-    /// Puts groups of entries, each under the id of its first one; gives the ids of the groups
-    /// that were not known yet. In the caller's transaction.
-    pub fn put_groups(&self, groups: &[Vec<Entry>], now: Millis) -> Result<Vec<String>, Fault> {
-        let taken = self.outbox().put(groups)?;
-        if !taken.is_empty() {
-            self.due_soon(now)?;
-        }
-        Ok(taken)
-    }
-
-    /// Which of these ids wait or were delivered a while ago.
-    pub fn known(&self, ids: &[String]) -> Result<Vec<String>, Fault> {
-        self.outbox().known(ids)
+    /// Whether entries that begin with this one wait or were delivered a while ago.
+    pub fn is_known(&self, first: &EntryId) -> Result<bool, Fault> {
+        self.outbox().is_known(first)
     }
 
     /// Puts a booking of a job's use, merged with what is unsent of the same job, feature and

@@ -7,15 +7,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
-use super::entry::{Entry, EntryWire, booking_id};
+use super::batch;
+use super::entry::{Entry, booking_id};
 use super::review::Review;
 use crate::fault::{Fault, FaultKind};
 use crate::params;
 use crate::ports::{Row, Sql};
-use crate::units::{AccountId, CycleName, Delta, FeatureName, JobId, Millis};
+use crate::units::{AccountId, CycleName, Delta, EntryId, FeatureName, JobId, Millis};
 
 /// The most entries in one batch.
 pub const BATCH_ROWS_MAX: i64 = 1000;
@@ -99,13 +99,6 @@ pub struct Booking {
     pub at: Millis,
 }
 
-/// A group of entries on its way into the outbox.
-#[derive(Serialize)]
-struct Put {
-    id: String,
-    row: Vec<EntryWire>,
-}
-
 /// The object's tables of its feed.
 #[derive(Clone, Copy)]
 pub struct Outbox<'a> {
@@ -147,38 +140,27 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
-    /// Puts groups of entries, each under the id of its first entry; entries of a group travel in
-    /// one batch. A group whose id waits or was delivered a while ago is passed over. Gives the
-    /// ids of those that were taken in.
-    pub fn put(self, groups: &[Vec<Entry>]) -> Result<Vec<String>, Fault> {
-        let put = |group: &'_ Vec<Entry>| {
-            let id = group.first()?.entry_id.to_string();
-            let row = group.iter().map(Entry::wire).collect();
-            Some(Put { id, row })
+    /// Puts entries that travel together in one batch, under the id of the first one. Where that
+    /// waits or was delivered a while ago nothing is done: they are the same again.
+    pub fn put(self, entries: &[Entry]) -> Result<(), Fault> {
+        let Some(first) = entries.first() else {
+            return Ok(());
         };
-        let list: Vec<Put> = groups.iter().filter_map(put).collect();
-        let list = serde_json::to_string(&list);
-        let list = list.map_err(|e| Fault::unreadable("write rows of an outbox", e))?;
-        let rows = self.sql.query(
-            "insert into outbox (row_id, kind, row) \
-             select value ->> 'id', 'entries', value -> 'row' from json_each(?1) where true \
-             on conflict (row_id) do nothing returning row_id",
-            &params![list],
+        self.sql.query(
+            "insert into outbox (row_id, kind, row) values (?1, 'entries', ?2) \
+             on conflict (row_id) do nothing",
+            &params![first.entry_id.as_str(), batch::rows_json(entries)?],
         )?;
-        rows.iter()
-            .map(|row| row.text("row_id").map(str::to_owned))
-            .collect()
+        Ok(())
     }
 
-    /// Which of these ids wait or were delivered a while ago.
-    pub fn known(self, ids: &[String]) -> Result<Vec<String>, Fault> {
+    /// Whether entries that begin with this one wait or were delivered a while ago.
+    pub fn is_known(self, first: &EntryId) -> Result<bool, Fault> {
         let rows = self.sql.query(
-            "select row_id from outbox where row_id in (select value from json_each(?1))",
-            &params![json!(ids).to_string()],
+            "select 1 as known from outbox where row_id = ?1",
+            &params![first.as_str()],
         )?;
-        rows.iter()
-            .map(|row| row.text("row_id").map(str::to_owned))
-            .collect()
+        Ok(!rows.is_empty())
     }
 
     /// Puts a booking: added to the job's last one of that feature and cycle while that is not yet
@@ -212,7 +194,7 @@ impl<'a> Outbox<'a> {
             booking.at,
         );
         entry.job_id = Some(job.clone());
-        self.put(&[vec![entry]])?;
+        self.put(std::slice::from_ref(&entry))?;
         self.sql.query(
             "insert into booking (job_id, feature, cycle, number, seq) \
              values (?1, ?2, ?3, ?4, (select max(seq) from outbox)) \

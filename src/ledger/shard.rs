@@ -6,7 +6,7 @@
 //! be on its way. Clicks are judged by their own times, in whatever order they arrive.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use serde_json::json;
@@ -20,7 +20,7 @@ use crate::object::Object;
 use crate::params;
 use crate::ports::{ObjectName, transact};
 use crate::provider::standin::clock;
-use crate::units::{Millis, hex};
+use crate::units::{AccountId, CycleName, FeatureName, Millis, hex};
 
 const STEPS: &[&[&str]] = &[feed::STEP, STEP, COUNTED];
 
@@ -113,12 +113,12 @@ impl ShardObject {
         match ask {
             ShardAsk::Record {
                 shard,
-                clicks,
+                bundles,
                 tallies,
                 ..
             } => {
                 self.feed.tell_name(&ObjectName::LedgerShard(shard))?;
-                let taken = self.record(clicks, &tallies)?;
+                let taken = self.record(bundles, &tallies)?;
                 Ok(json!(Recorded { taken }).to_string())
             }
             ShardAsk::TakeFeed { shard, rows, .. } => {
@@ -135,66 +135,69 @@ impl ShardObject {
 
     fn record(
         &self,
-        clicks: Vec<ClickWire>,
+        bundles: Vec<Vec<ClickWire>>,
         tallies: &BTreeMap<String, i64>,
     ) -> Result<usize, Fault> {
-        let window_ms = self.object.world.settings.double_click_ms;
         let now = self.object.now()?;
-        let mut parcels = Vec::new();
-        for click in clicks {
-            let entry = click.entry.entry()?;
-            let correction = click.correction.map(EntryWire::entry).transpose()?;
-            parcels.push((entry, correction, click.visitor));
-        }
+        let read = |bundle: Vec<ClickWire>| bundle.into_iter().map(Parcel::of_wire).collect();
+        let bundles: Result<Vec<Vec<Parcel>>, Fault> = bundles.into_iter().map(read).collect();
+        let bundles = bundles?;
         transact(&*self.object.sql, || {
-            let groups = if window_ms > 0 {
-                self.judge(parcels, window_ms, now)?
-            } else {
-                let pair = |(entry, correction, _)| [Some(entry), correction];
-                let groups = parcels.into_iter().map(pair);
-                groups
-                    .map(|pair| pair.into_iter().flatten().collect())
-                    .collect()
-            };
-            let taken: BTreeSet<String> = self.feed.put_groups(&groups, now)?.into_iter().collect();
-            self.count(&groups, &taken, now)?;
+            let mut taken = 0;
+            let mut counts = Counts::default();
+            for bundle in &bundles {
+                let clicks = bundle.len();
+                if let Some(entries) = self.take_in(bundle, now)? {
+                    taken += clicks;
+                    counts.add(&entries);
+                }
+            }
+            self.count(&counts, now)?;
             for (name, by) in tallies {
                 self.feed.count(name, *by, now)?;
             }
-            Ok(taken.len())
+            Ok(taken)
         })
     }
 
-    /// Adds the correction of each double click. A repeat of a click is recognised first: the rule
-    /// would else take it for a second click of the same visitor.
-    fn judge(
+    /// Puts a bundle's entries; `None` where it was put before. A repeat is recognised first: the
+    /// double-click rule would else take each of its clicks for a second one.
+    fn take_in(&self, bundle: &[Parcel], now: Millis) -> Result<Option<Vec<Entry>>, Fault> {
+        let window_ms = self.object.world.settings.double_click_ms;
+        let Some(first) = bundle.first() else {
+            return Ok(None);
+        };
+        if self.feed.is_known(&first.entry.entry_id)? {
+            return Ok(None);
+        }
+        let mut entries = Vec::with_capacity(bundle.len());
+        for parcel in bundle {
+            entries.push(parcel.entry.clone());
+            entries.extend(self.correction(parcel, window_ms, now)?);
+        }
+        if window_ms > 0 {
+            self.object
+                .owe_by(FORGET, now.after(kept_ms(window_ms) + 1))?;
+        }
+        self.feed.put(&entries, now)?;
+        Ok(Some(entries))
+    }
+
+    /// The correction that a click came with, else that of a double click.
+    fn correction(
         &self,
-        parcels: Vec<(Entry, Option<Entry>, Option<Visitor>)>,
+        parcel: &Parcel,
         window_ms: i64,
         now: Millis,
-    ) -> Result<Vec<Vec<Entry>>, Fault> {
-        let ids: Vec<String> = parcels
-            .iter()
-            .map(|(e, ..)| e.entry_id.to_string())
-            .collect();
-        let known: BTreeSet<String> = self.feed.known(&ids)?.into_iter().collect();
-        let rule = format!("double_click/{window_ms}");
-        let mut groups = Vec::new();
-        for (entry, correction, visitor) in parcels {
-            if known.contains(entry.entry_id.as_str()) {
-                continue;
+    ) -> Result<Option<Entry>, Fault> {
+        let (entry, visitor) = (&parcel.entry, parcel.visitor.as_ref());
+        match (&parcel.correction, visitor.filter(|_| window_ms > 0)) {
+            (None, Some(visitor)) if self.is_second(entry, visitor, (window_ms, now))? => {
+                let rule = format!("double_click/{window_ms}");
+                Ok(Some(entry.corrected_by_rule("double_click", &rule)))
             }
-            let correction = match (correction, visitor) {
-                (None, Some(visitor)) if self.is_second(&entry, &visitor, (window_ms, now))? => {
-                    Some(entry.corrected_by_rule("double_click", &rule))
-                }
-                (correction, _) => correction,
-            };
-            groups.push([Some(entry), correction].into_iter().flatten().collect());
+            (correction, _) => Ok(correction.clone()),
         }
-        self.object
-            .owe_by(FORGET, now.after(kept_ms(window_ms) + 1))?;
-        Ok(groups)
     }
 
     /// Whether a click of this visitor on the link that counted lies within the window; if not,
@@ -282,39 +285,62 @@ impl ShardObject {
     }
 
     /// The counters of rows taken in, and the sums for `/metrics`.
-    fn count(
-        &self,
-        groups: &[Vec<Entry>],
-        taken: &BTreeSet<String>,
-        now: Millis,
-    ) -> Result<(), Fault> {
-        let is_new = |group: &&Vec<Entry>| {
-            let first = group.first();
-            first.is_some_and(|entry| taken.contains(entry.entry_id.as_str()))
-        };
-        let mut sums: BTreeMap<(&str, &str, &str), (i64, i64)> = BTreeMap::new();
-        let mut tallies: BTreeMap<String, i64> = BTreeMap::new();
-        for entry in groups.iter().filter(is_new).flatten() {
-            let (account, feature) = (entry.account_id.as_str(), entry.feature.as_str());
-            let sum = sums
-                .entry((account, feature, entry.cycle.as_str()))
-                .or_default();
-            *sum = (sum.0 + 1, sum.1 + entry.units.get());
-            *tallies.entry(tally_name(entry)).or_default() += 1;
-        }
-        for ((account, feature, cycle), (entries, units)) in sums {
+    fn count(&self, counts: &Counts, now: Millis) -> Result<(), Fault> {
+        for ((account, feature, cycle), (entries, units)) in &counts.sums {
             self.object.sql.query(
                 "insert into taken (account_id, feature, cycle, entries, units) \
                  values (?1, ?2, ?3, ?4, ?5) on conflict (account_id, feature, cycle) \
                  do update set entries = entries + excluded.entries, \
                  units = units + excluded.units",
-                &params![account, feature, cycle, entries, units],
+                &params![
+                    account.as_str(),
+                    feature.as_str(),
+                    cycle.as_str(),
+                    *entries,
+                    *units
+                ],
             )?;
         }
-        for (name, by) in &tallies {
+        for (name, by) in &counts.tallies {
             self.feed.count(name, *by, now)?;
         }
         Ok(())
+    }
+}
+
+/// A click as it is taken in, every part of it checked.
+struct Parcel {
+    entry: Entry,
+    correction: Option<Entry>,
+    visitor: Option<Visitor>,
+}
+
+impl Parcel {
+    fn of_wire(wire: ClickWire) -> Result<Self, Fault> {
+        Ok(Self {
+            entry: wire.entry.entry()?,
+            correction: wire.correction.map(EntryWire::entry).transpose()?,
+            visitor: wire.visitor,
+        })
+    }
+}
+
+/// What a message brought: entries and units by account, feature and cycle, and sums by name.
+#[derive(Default)]
+struct Counts {
+    sums: BTreeMap<(AccountId, FeatureName, CycleName), (i64, i64)>,
+    tallies: BTreeMap<String, i64>,
+}
+
+impl Counts {
+    fn add(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            let (account, feature) = (entry.account_id.clone(), entry.feature.clone());
+            let sum = self.sums.entry((account, feature, entry.cycle.clone()));
+            let sum = sum.or_default();
+            *sum = (sum.0 + 1, sum.1 + entry.units.get());
+            *self.tallies.entry(tally_name(entry)).or_default() += 1;
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! The clicks of one isolate on their way: which wait for the next message, which are written, who
 //! carries and who watches.
 //!
-//! Those that arrive while a message is under way travel together in the next. Whoever carries may
-//! be gone, so requests watch by timers of their own. A timer for each of thousands of clicks would
-//! cost more than all else that is done for it, so some of each short while watch all clicks that
-//! set out in it, and whatever is left of earlier ones; where fewer come, each watches. A click
-//! stays known here until it is written or named as lost: whoever sends it may be gone as well.
+//! Those that arrive while a message is under way travel together in the next: in bundles, which
+//! stay what they are on every try, so that a shard knows a repeat. Whoever carries may be gone, so
+//! requests watch by timers of their own. A timer for each of thousands of clicks would cost more
+//! than all else that is done for it, so some of each short while watch all clicks that set out in
+//! it, and whatever is left of earlier ones; where fewer come, each watches. A click stays known
+//! here until it is written or named as lost: whoever sends it may be gone as well.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,8 +17,11 @@ use crate::units::Millis;
 
 /// Clicks that wait in one isolate at most; beyond, each sends itself.
 const WAITING_MAX: usize = 5_000;
-/// The same for those that are not known to be written.
-const UNWRITTEN_MAX: usize = 20_000;
+/// The same for those that are in a bundle and not known to be written.
+const BUNDLED_MAX: usize = 15_000;
+/// Clicks of one bundle at most; with a correction each they are half of what a feed's batch
+/// holds.
+const BUNDLE_MAX: usize = 250;
 /// Without confirmation for so long, whoever watches a click sends it; and another one, where
 /// nothing was heard of that either.
 const PATIENCE_MS: u32 = 2_000;
@@ -27,8 +31,6 @@ const WATCHERS: u32 = 10;
 /// For so long clicks set out in the same window.
 const WINDOW_MS: i64 = 50;
 
-/// A click's number in its isolate; they only grow.
-pub type Ticket = u64;
 /// A window's number in its isolate; they only grow.
 pub type Window = u32;
 
@@ -41,16 +43,44 @@ pub struct Place {
     pub watches: bool,
 }
 
+/// Clicks that travel together to one shard, or wherever they are then sent: always these.
+#[derive(Debug)]
+pub struct Bundle {
+    /// Its number in its isolate.
+    number: u64,
+    /// That of its first click.
+    window: Window,
+    /// To which shard first.
+    pub shard: u32,
+    /// At least one.
+    pub clicks: Vec<ClickWire>,
+}
+
+impl Bundle {
+    /// A click that found no room among the others; whoever has it sends it.
+    pub fn alone(click: ClickWire, shard: u32) -> Self {
+        Self {
+            number: 0,
+            window: 0,
+            shard,
+            clicks: vec![click],
+        }
+    }
+}
+
 /// What one isolate knows of clicks on their way.
 #[derive(Default)]
 pub struct Travelling(RefCell<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    tickets: Ticket,
-    waiting: VecDeque<Ticket>,
-    /// Clicks that are not known to be written.
-    unwritten: BTreeMap<Ticket, Unwritten>,
+    /// With their windows, in the order in which they set out.
+    waiting: VecDeque<(Window, Box<ClickWire>)>,
+    /// Bundles that are not known to be written, by their numbers.
+    bundles: BTreeMap<u64, Unwritten>,
+    numbers: u64,
+    /// Clicks in these bundles.
+    bundled: usize,
     /// Who carries, and since when: it may be gone without a word.
     carrier: Option<(u64, Millis)>,
     carriers: u64,
@@ -66,14 +96,12 @@ struct Shared {
 }
 
 struct Unwritten {
-    parcel: Rc<ClickWire>,
-    window: Window,
+    bundle: Rc<Bundle>,
     stage: Stage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Waiting,
     Carried,
     /// Whoever carried it could not write it.
     Failed,
@@ -92,15 +120,12 @@ pub enum Fate {
     Overdue,
 }
 
-/// Clicks with their numbers.
-pub type Numbered = Vec<(Ticket, Rc<ClickWire>)>;
-
 impl Travelling {
-    /// A click waits for whoever carries. `None` where too many wait.
-    pub fn enter(&self, parcel: &Rc<ClickWire>, now: Millis) -> Option<Place> {
+    /// A click waits for whoever carries; it is given back where too many do.
+    pub fn enter(&self, click: Box<ClickWire>, now: Millis) -> Result<Place, Box<ClickWire>> {
         let mut shared = self.0.borrow_mut();
-        if shared.waiting.len() >= WAITING_MAX || shared.unwritten.len() >= UNWRITTEN_MAX {
-            return None;
+        if shared.waiting.len() >= WAITING_MAX || shared.bundled >= BUNDLED_MAX {
+            return Err(click);
         }
         if now.since(shared.window_since).abs() >= WINDOW_MS {
             shared.window = shared.window.saturating_add(1);
@@ -109,32 +134,29 @@ impl Travelling {
         }
         let watches = shared.watchers < WATCHERS;
         shared.watchers += u32::from(watches);
-        shared.tickets += 1;
-        let (ticket, window) = (shared.tickets, shared.window);
-        shared.waiting.push_back(ticket);
-        let unwritten = Unwritten {
-            parcel: Rc::clone(parcel),
-            window,
-            stage: Stage::Waiting,
-        };
-        shared.unwritten.insert(ticket, unwritten);
-        Some(Place { window, watches })
+        let window = shared.window;
+        shared.waiting.push_back((window, click));
+        Ok(Place { window, watches })
     }
 
     /// What became of the clicks of a window and of those before it, for somebody who has watched
     /// for `waited` milliseconds.
     pub fn fate(&self, window: Window, waited: u32, now: Millis) -> Fate {
+        let shared = self.0.borrow();
         let mut fate = Fate::Written;
-        for one in self.0.borrow().unwritten.values() {
-            if one.window > window {
-                break;
-            }
-            if one.is_overdue(waited, now) {
+        for one in shared.bundles.values() {
+            if one.is_overdue(window, waited, now) {
                 return Fate::Overdue;
             }
-            fate = Fate::OnItsWay;
+            if one.bundle.window <= window {
+                fate = Fate::OnItsWay;
+            }
         }
-        fate
+        match shared.waiting.front() {
+            Some((first, _)) if *first <= window && waited >= PATIENCE_MS => Fate::Overdue,
+            Some((first, _)) if *first <= window => Fate::OnItsWay,
+            _ => fate,
+        }
     }
 
     /// Whoever watched that window does so no longer: another request is to, where clicks still
@@ -147,23 +169,27 @@ impl Travelling {
     }
 
     /// Whoever watches sends what is overdue of that window and of those before it.
-    pub fn take_overdue(&self, window: Window, waited: u32, now: Millis) -> Numbered {
+    pub fn take_overdue(
+        &self,
+        window: Window,
+        waited: u32,
+        now: Millis,
+        shard_of: impl Fn(&ClickWire) -> u32,
+    ) -> Vec<Rc<Bundle>> {
         let mut shared = self.0.borrow_mut();
         let mut taken = Vec::new();
-        for (ticket, one) in &mut shared.unwritten {
-            if one.window > window {
-                break;
-            }
-            if one.is_overdue(waited, now) {
+        for one in shared.bundles.values_mut() {
+            if one.is_overdue(window, waited, now) {
                 one.stage = Stage::Sent(now);
-                taken.push((*ticket, Rc::clone(&one.parcel)));
+                taken.push(Rc::clone(&one.bundle));
             }
         }
-        let Shared {
-            waiting, unwritten, ..
-        } = &mut *shared;
-        let waits = |one: &Unwritten| one.stage == Stage::Waiting;
-        waiting.retain(|ticket| unwritten.get(ticket).is_some_and(waits));
+        if waited >= PATIENCE_MS {
+            let count = shared
+                .waiting
+                .partition_point(|(set_out, _)| *set_out <= window);
+            taken.extend(shared.bundle(count, Stage::Sent(now), shard_of));
+        }
         taken
     }
 
@@ -191,34 +217,28 @@ impl Travelling {
         }
     }
 
-    /// The clicks of the next message.
-    pub fn take(&self, most: usize) -> Numbered {
+    /// The next clicks, at most so many, in their bundles.
+    pub fn take(&self, most: usize, shard_of: impl Fn(&ClickWire) -> u32) -> Vec<Rc<Bundle>> {
         let mut shared = self.0.borrow_mut();
         let count = shared.waiting.len().min(most);
-        let tickets: Vec<Ticket> = shared.waiting.drain(..count).collect();
-        let mut together = Vec::with_capacity(tickets.len());
-        for ticket in tickets {
-            if let Some(one) = shared.unwritten.get_mut(&ticket) {
-                one.stage = Stage::Carried;
-                together.push((ticket, Rc::clone(&one.parcel)));
-            }
-        }
-        together
+        shared.bundle(count, Stage::Carried, shard_of)
     }
 
     /// These clicks are written, or named as lost: nobody is to do anything for them any more.
-    pub fn forget(&self, tickets: impl Iterator<Item = Ticket>) {
+    pub fn forget(&self, bundles: &[Rc<Bundle>]) {
         let mut shared = self.0.borrow_mut();
-        for ticket in tickets {
-            shared.unwritten.remove(&ticket);
+        for bundle in bundles {
+            if shared.bundles.remove(&bundle.number).is_some() {
+                shared.bundled -= bundle.clicks.len();
+            }
         }
     }
 
     /// Whoever carried these clicks could not write them.
-    pub fn give_back(&self, tickets: impl Iterator<Item = Ticket>) {
+    pub fn give_back(&self, bundles: &[Rc<Bundle>]) {
         let mut shared = self.0.borrow_mut();
-        for ticket in tickets {
-            if let Some(one) = shared.unwritten.get_mut(&ticket) {
+        for bundle in bundles {
+            if let Some(one) = shared.bundles.get_mut(&bundle.number) {
                 one.stage = Stage::Failed;
             }
         }
@@ -248,13 +268,54 @@ impl Travelling {
     }
 }
 
-impl Unwritten {
-    fn is_overdue(&self, waited: u32, now: Millis) -> bool {
-        match self.stage {
-            Stage::Failed => true,
-            Stage::Waiting | Stage::Carried => waited >= PATIENCE_MS,
-            Stage::Sent(since) => now.since(since).abs() >= i64::from(PATIENCE_MS),
+impl Shared {
+    /// Puts the first clicks that wait into bundles, once and for all.
+    fn bundle(
+        &mut self,
+        count: usize,
+        stage: Stage,
+        shard_of: impl Fn(&ClickWire) -> u32,
+    ) -> Vec<Rc<Bundle>> {
+        let mut open: BTreeMap<u32, Bundle> = BTreeMap::new();
+        let mut bundles = Vec::new();
+        for (window, click) in self.waiting.drain(..count) {
+            let shard = shard_of(&click);
+            let bundle = open.entry(shard).or_insert_with(|| Bundle {
+                number: 0,
+                window,
+                shard,
+                clicks: Vec::new(),
+            });
+            bundle.clicks.push(*click);
+            if bundle.clicks.len() == BUNDLE_MAX {
+                bundles.extend(open.remove(&shard));
+            }
         }
+        bundles.extend(open.into_values());
+        let number = |mut bundle: Bundle| {
+            self.numbers += 1;
+            self.bundled += bundle.clicks.len();
+            bundle.number = self.numbers;
+            let bundle = Rc::new(bundle);
+            let unwritten = Unwritten {
+                bundle: Rc::clone(&bundle),
+                stage,
+            };
+            self.bundles.insert(bundle.number, unwritten);
+            bundle
+        };
+        bundles.into_iter().map(number).collect()
+    }
+}
+
+impl Unwritten {
+    fn is_overdue(&self, window: Window, waited: u32, now: Millis) -> bool {
+        self.bundle.window <= window
+            && match self.stage {
+                Stage::Failed => true,
+                Stage::Carried => waited >= PATIENCE_MS,
+                Stage::Sent(since) => now.since(since).abs() >= i64::from(PATIENCE_MS),
+            }
     }
 }
 
@@ -263,70 +324,126 @@ mod tests {
     use super::*;
 
     const NOW: Millis = Millis::new(1_000);
-
-    fn parcel() -> Rc<ClickWire> {
-        let text = r#"{"entry": {"id": "clk_1", "account": "a", "feature": "clicks",
-            "cycle": "2026-11", "units": 1, "kind": "click", "at": 1000}}"#;
-        Rc::new(serde_json::from_str(text).expect("it reads"))
-    }
-
     const LATER: Millis = Millis::new(1_000 + WINDOW_MS);
 
-    fn tickets(numbered: &Numbered) -> impl Iterator<Item = Ticket> {
-        numbered.iter().map(|(ticket, _)| *ticket)
+    fn click(id: usize) -> Box<ClickWire> {
+        let text = format!(
+            r#"{{"entry": {{"id": "clk_{id}", "account": "a", "feature": "clicks",
+            "cycle": "2026-11", "units": 1, "kind": "click", "at": 1000}}}}"#
+        );
+        Box::new(serde_json::from_str(&text).expect("it reads"))
+    }
+
+    fn enter(clicks: &Travelling, at: Millis) -> Place {
+        clicks.enter(click(1), at).expect("there is room")
+    }
+
+    const fn one_shard(_: &ClickWire) -> u32 {
+        0
     }
 
     #[test]
     fn a_click_is_known_until_it_is_written_whatever_the_clock_does() {
         let clicks = Travelling::default();
-        let window = clicks.enter(&parcel(), NOW).expect("there is room").window;
-        assert_eq!(clicks.take(10).len(), 1);
-        assert_eq!(clicks.take(10).len(), 0, "it is on its way");
+        let window = enter(&clicks, NOW).window;
+        let overdue = |waited, at| clicks.take_overdue(window, waited, at, one_shard);
+        assert_eq!(clicks.take(10, one_shard).len(), 1);
+        assert_eq!(clicks.take(10, one_shard).len(), 0, "it is on its way");
         assert_eq!(clicks.fate(window, PATIENCE_MS - 1, NOW), Fate::OnItsWay);
         assert_eq!(clicks.fate(window, PATIENCE_MS, NOW), Fate::Overdue);
         let mut at = NOW;
         for jump in [0, 3_600_000, -86_400_000, 3_600_000] {
             at = at.after(jump);
-            assert_eq!(clicks.take_overdue(window, PATIENCE_MS, at).len(), 1);
+            assert_eq!(overdue(PATIENCE_MS, at).len(), 1);
             assert_eq!(clicks.fate(window, PATIENCE_MS, at), Fate::OnItsWay);
-            let again = clicks.take_overdue(window, PATIENCE_MS, at);
-            assert!(again.is_empty(), "somebody sends it");
+            assert!(overdue(PATIENCE_MS, at).is_empty(), "somebody sends it");
         }
-        let taken = clicks.take_overdue(window, 0, at.after(3_600_000));
-        clicks.give_back(tickets(&taken));
+        clicks.give_back(&overdue(0, at.after(3_600_000)));
         assert_eq!(clicks.fate(window, 0, at), Fate::Overdue, "at once");
-        clicks.forget(tickets(&clicks.take_overdue(window, 0, at)));
+        clicks.forget(&overdue(0, at));
         assert_eq!(clicks.fate(window, 0, at), Fate::Written);
     }
 
     #[test]
     fn clicks_that_somebody_sends_who_watches_are_carried_by_nobody() {
         let clicks = Travelling::default();
-        let first = clicks.enter(&parcel(), NOW).expect("there is room").window;
-        let second = clicks.enter(&parcel(), LATER).expect("there is room");
+        let first = enter(&clicks, NOW).window;
+        let second = enter(&clicks, LATER);
         assert!(second.window > first);
-        assert_eq!(clicks.take_overdue(first, PATIENCE_MS, LATER).len(), 1);
+        assert_eq!(clicks.fate(first, PATIENCE_MS - 1, LATER), Fate::OnItsWay);
+        assert_eq!(clicks.fate(first, PATIENCE_MS, LATER), Fate::Overdue);
+        let overdue = clicks.take_overdue(first, PATIENCE_MS, LATER, one_shard);
+        assert_eq!(overdue.len(), 1);
         assert!(clicks.lacks_carrier(LATER, 2_000), "the second waits");
-        assert_eq!(clicks.take(10).len(), 1);
+        assert_eq!(clicks.take(10, one_shard).len(), 1);
         assert!(!clicks.lacks_carrier(LATER, 2_000));
     }
 
     #[test]
     fn some_requests_of_each_window_watch_it_and_what_is_left_of_those_before() {
         let clicks = Travelling::default();
-        let enter = |at| clicks.enter(&parcel(), at).expect("there is room");
-        let window = enter(NOW).window;
-        let watching = (0..20).filter(|_| enter(NOW).watches).count();
+        let window = enter(&clicks, NOW).window;
+        let watching = (0..20).filter(|_| enter(&clicks, NOW).watches).count();
         assert_eq!(watching, 9, "and the first");
-        let next = enter(LATER);
+        let next = enter(&clicks, LATER);
         assert!(next.watches && next.window > window);
-        let taken = clicks.take_overdue(next.window, PATIENCE_MS, LATER);
-        assert_eq!(taken.len(), 22, "whoever watched the others is gone");
-        clicks.forget(tickets(&taken));
+        let taken = clicks.take_overdue(next.window, PATIENCE_MS, LATER, one_shard);
+        let count: usize = taken.iter().map(|bundle| bundle.clicks.len()).sum();
+        assert_eq!(count, 22, "whoever watched the others is gone");
+        clicks.forget(&taken);
         assert_eq!(clicks.fate(next.window, 0, LATER), Fate::Written);
         // One that has nothing left to watch goes; where clicks still set out, another comes.
         clicks.stop_watching(next.window);
-        let more = (0..20).filter(|_| enter(LATER).watches).count();
+        let more = (0..20).filter(|_| enter(&clicks, LATER).watches).count();
         assert_eq!(more, 10);
+    }
+
+    #[test]
+    fn a_bundle_is_for_one_shard_and_stays_what_it_is_on_every_try() {
+        let clicks = Travelling::default();
+        for id in 0..2 * BUNDLE_MAX + 20 {
+            clicks.enter(click(id), NOW).expect("there is room");
+        }
+        let of_first = |click: &ClickWire| u32::from(click.entry.id == "clk_7");
+        let ids = |bundles: &[Rc<Bundle>]| -> Vec<(u32, Vec<String>)> {
+            let ids =
+                |bundle: &Rc<Bundle>| bundle.clicks.iter().map(|c| c.entry.id.clone()).collect();
+            bundles
+                .iter()
+                .map(|bundle| (bundle.shard, ids(bundle)))
+                .collect()
+        };
+        let taken = ids(&clicks.take(usize::MAX, of_first));
+        let sizes: Vec<_> = taken
+            .iter()
+            .map(|(shard, ids)| (*shard, ids.len()))
+            .collect();
+        assert_eq!(sizes, [(0, BUNDLE_MAX), (0, BUNDLE_MAX), (0, 19), (1, 1)]);
+        // Others have set out since, and the shards have changed: it is sent as it was.
+        let later = enter(&clicks, LATER).window;
+        let again = clicks.take_overdue(later - 1, PATIENCE_MS, LATER, |_| 9);
+        assert_eq!(ids(&again), taken);
+        clicks.forget(&again);
+        assert_eq!(clicks.fate(later - 1, PATIENCE_MS, LATER), Fate::Written);
+    }
+
+    #[test]
+    fn a_click_that_finds_no_room_is_given_back_and_there_is_room_again() {
+        let clicks = Travelling::default();
+        while clicks.enter(click(1), NOW).is_ok() {}
+        let all = clicks.take(usize::MAX, one_shard);
+        assert_eq!(enter(&clicks, NOW).window, 1);
+        for _ in 0..WAITING_MAX * 2 {
+            if clicks.enter(click(1), NOW).is_err() {
+                clicks.take(usize::MAX, one_shard);
+            }
+        }
+        clicks.take(usize::MAX, one_shard);
+        assert!(
+            clicks.enter(click(1), NOW).is_err(),
+            "too many are not known to be written"
+        );
+        clicks.forget(&all);
+        assert!(clicks.enter(click(1), NOW).is_ok());
     }
 }

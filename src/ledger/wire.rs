@@ -1,4 +1,4 @@
-//! Messages to a shard and its answers, version 1.
+//! Messages to a shard and its answers, version 2; version 1 is still read.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -10,7 +10,7 @@ use super::stream::FeedRow;
 use crate::fault::Fault;
 
 /// The version of these messages.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// What a shard is asked. Each message tells it its number, which the platform does not. Whoever
 /// writes one may only borrow the clicks.
@@ -23,8 +23,9 @@ pub enum ShardAsk<Click = ClickWire> {
         v: u8,
         /// This shard's number.
         shard: u32,
-        /// The clicks.
-        clicks: Vec<Click>,
+        /// The clicks in their bundles. A click stays in one bundle for its life, whose clicks
+        /// never change: so a bundle is known by its first click.
+        bundles: Vec<Vec<Click>>,
         /// Sums that the sender could not write elsewhere.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         tallies: BTreeMap<String, i64>,
@@ -54,6 +55,8 @@ struct Any {
     ask: String,
     v: u8,
     shard: Option<u32>,
+    bundles: Option<Vec<Vec<ClickWire>>>,
+    /// Of version 1, which put the same click together with others on another try.
     clicks: Option<Vec<ClickWire>>,
     #[serde(default)]
     tallies: BTreeMap<String, i64>,
@@ -67,17 +70,19 @@ impl ShardAsk {
         let wrong = |cause: &dyn Display| Fault::unreadable("read a message to a shard", cause);
         let any: Any = serde_json::from_str(text).map_err(|e| wrong(&e))?;
         let v = any.v;
+        let alone = |clicks: Vec<ClickWire>| clicks.into_iter().map(|click| vec![click]).collect();
+        let bundles = any.bundles.or(any.clicks.map(alone));
         match (
             any.ask.as_str(),
             any.shard,
-            any.clicks,
+            bundles,
             any.rows,
             any.offset_ms,
         ) {
-            ("record", Some(shard), Some(clicks), ..) => Ok(Self::Record {
+            ("record", Some(shard), Some(bundles), ..) => Ok(Self::Record {
                 v,
                 shard,
-                clicks,
+                bundles,
                 tallies: any.tallies,
             }),
             ("take_feed", Some(shard), _, Some(rows), _) => Ok(Self::TakeFeed { v, shard, rows }),
@@ -107,6 +112,43 @@ pub struct ClickWire {
     /// Who clicked; sent only where the double-click rule is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visitor: Option<Visitor>,
+}
+
+/// A click as it is sent: borrowed from whoever keeps it until it is written.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ClickSent<'a> {
+    entry: &'a EntryWire,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correction: Option<&'a EntryWire>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visitor: Option<&'a Visitor>,
+}
+
+impl ClickWire {
+    /// For its visitor's own shard, or any where the double-click rule is off.
+    pub const fn sent(&self) -> ClickSent<'_> {
+        ClickSent {
+            entry: &self.entry,
+            correction: self.correction.as_ref(),
+            visitor: self.visitor.as_ref(),
+        }
+    }
+
+    /// For a shard that is not its visitor's own: two shards that each know one of two quick
+    /// clicks would take both of them back.
+    pub const fn sent_unjudged(&self) -> ClickSent<'_> {
+        ClickSent {
+            visitor: None,
+            ..self.sent()
+        }
+    }
+
+    /// The entries that it brings.
+    pub fn entries(&self) -> impl Iterator<Item = &EntryWire> {
+        [Some(&self.entry), self.correction.as_ref()]
+            .into_iter()
+            .flatten()
+    }
 }
 
 /// What tells one visitor from another; never stored as it is.

@@ -47,6 +47,8 @@ export default [
   store("a look keeps what was changed", "src/links/cache.rs", "codes.iter().for_each(|code| links.forget(code))", "drop(codes.first())", "links"),
   store("what was read before a look was answered is kept", "src/links/cache.rs", "if reading.heard != looks.heard {", "if reading.heard > looks.heard {", "links"),
   store("what no look tells of is kept", "src/links/cache.rs", "is_followed: looks.number.is_some(),", "is_followed: true,", "links"),
+  store("a bundle that comes again counts again", "src/ledger/shard.rs", "if self.feed.is_known(&first.entry.entry_id)? {", "if self.feed.is_known(&first.entry.entry_id)? && bundle.is_empty() {", "feed"),
+  store("a bundle goes on growing", "src/ledger/travelling.rs", "bundle.clicks.len() == BUNDLE_MAX", "bundle.clicks.len() == usize::MAX", "travelling"),
   store("nobody sends what is overdue", "src/ledger/travelling.rs", "Stage::Failed => true,", "Stage::Failed => false,", "clicks", "travelling"),
   store("a click that is sent is forgotten", "src/ledger/travelling.rs", "i64::from(PATIENCE_MS),", "i64::MAX,", "travelling"),
   store("another account's link is found", "src/links/store.rs", "select {COLUMNS} from link where code = ?1 and account_id = ?2", "select {COLUMNS} from link where code = ?1 and ?2 <> ''", "links"),

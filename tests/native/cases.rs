@@ -565,7 +565,7 @@ fn a_batch_that_is_delivered_twice_fails_the_second_time_and_changes_nothing() {
         due_at: None,
     };
     let entry = click("clk_1", now);
-    let rows = rows_json([&entry]);
+    let rows = rows_json([&entry]).unwrap();
     let tallies = [("counterfoil_clicks_recorded_total".to_owned(), 1)];
     let send = || {
         block_on(

@@ -45,7 +45,7 @@ pub fn record(machine: &Machine, clicks: Vec<ClickWire>) -> Result<usize, String
     let message = ShardAsk::Record {
         v: VERSION,
         shard: 0,
-        clicks,
+        bundles: clicks.into_iter().map(|click| vec![click]).collect(),
         tallies: std::collections::BTreeMap::default(),
     };
     let answer = ask(machine, &message)?;
@@ -144,12 +144,71 @@ fn a_click_repeated_before_or_after_its_delivery_is_one_entry() {
     assert_counters(&machine);
 }
 
+fn record_bundles(machine: &Machine, bundles: &[&[Entry]]) -> Result<usize, String> {
+    let wires = |bundle: &&[Entry]| bundle.iter().map(parcel).collect();
+    let message = ShardAsk::Record {
+        v: VERSION,
+        shard: 0,
+        bundles: bundles.iter().map(wires).collect(),
+        tallies: std::collections::BTreeMap::default(),
+    };
+    let recorded: Recorded = serde_json::from_str(&ask(machine, &message)?).unwrap();
+    Ok(recorded.taken)
+}
+
+#[test]
+fn a_bundle_that_comes_again_is_passed_over_with_and_without_the_double_click_rule() {
+    for settings in [&[][..], &[("DOUBLE_CLICK_MS", "1000")][..]] {
+        let machine = machine(settings);
+        let now = machine.clock.0.get();
+        let all: Vec<Entry> = (0..6).map(|n| click(&format!("clk_{n}"), now)).collect();
+        let (first, second) = all.split_at(4);
+        assert_eq!(record_bundles(&machine, &[first]), Ok(4));
+        assert_eq!(record_bundles(&machine, &[first, second]), Ok(2));
+        machine.advance(1000);
+        assert_eq!(record_bundles(&machine, &[second, first]), Ok(0));
+        machine.advance(1000);
+        assert_eq!((entries(&machine), assert_counters(&machine)), (6, ()));
+        assert_eq!(
+            number(&machine.ledger, "select max(last) as n from feed"),
+            1
+        );
+        let shard = machine.objects.storage(&SHARD).expect("it has one");
+        let taken = "select sum(entries) * 100 + sum(units) as n from taken";
+        assert_eq!(number(&shard, taken), 606);
+    }
+}
+
+#[test]
+fn clicks_of_a_release_without_bundles_are_known_one_by_one() {
+    let machine = machine(&[]);
+    let now = machine.clock.0.get();
+    let record = |ids: &[&str]| {
+        let clicks: Vec<ClickWire> = ids.iter().map(|id| parcel(&click(id, now))).collect();
+        let message = json!({"ask": "record", "v": 1, "shard": 0, "clicks": clicks});
+        let asked = machine.objects.ask(SHARD, message.to_string());
+        let answer = block_on(asked).expect("it is read");
+        serde_json::from_str::<Recorded>(&answer).unwrap().taken
+    };
+    assert_eq!(record(&["clk_1", "clk_2"]), 2);
+    assert_eq!(
+        record(&["clk_1", "clk_3"]),
+        1,
+        "put together anew on another try"
+    );
+    machine.advance(1000);
+    assert_eq!(record(&["clk_3", "clk_2", "clk_4"]), 1);
+    machine.advance(1000);
+    assert_eq!(entries(&machine), 4);
+    assert_counters(&machine);
+}
+
 #[test]
 fn a_click_that_a_shard_accepted_and_the_direct_path_wrote_is_one_entry() {
     let machine = machine(&[]);
     put(&machine, 0, 1);
     let entry = click("clk_000000", machine.clock.0.get());
-    let rows = counterfoil::ledger::batch::rows_json([&entry]);
+    let rows = counterfoil::ledger::batch::rows_json([&entry]).unwrap();
     let now = machine.clock.0.get();
     let direct = counterfoil::ledger::batch::statements(None, &rows, &[], now);
     block_on(machine.ledger.batch(direct.clone())).unwrap();
@@ -169,7 +228,7 @@ fn a_rule_takes_back_only_what_a_person_left_of_a_click() {
     let now = machine.clock.0.get();
     let twice = click("clk_000000", now);
     let send = |entries: &[&Entry]| {
-        let rows = counterfoil::ledger::batch::rows_json(entries.iter().copied());
+        let rows = counterfoil::ledger::batch::rows_json(entries.iter().copied()).unwrap();
         let batch = counterfoil::ledger::batch::statements(None, &rows, &[], now);
         block_on(machine.ledger.batch(batch)).unwrap();
     };
@@ -199,7 +258,7 @@ fn the_same_id_with_other_content_goes_to_review_and_is_not_counted() {
     machine.advance(1000);
     let mut other = click("clk_000000", machine.clock.0.get());
     other.units = Delta::new(5).unwrap();
-    let rows = counterfoil::ledger::batch::rows_json([&other]);
+    let rows = counterfoil::ledger::batch::rows_json([&other]).unwrap();
     for _ in 0..2 {
         let now = machine.clock.0.get();
         let direct = counterfoil::ledger::batch::statements(None, &rows, &[], now);

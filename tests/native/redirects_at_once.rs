@@ -72,9 +72,15 @@ fn a_known_link_is_answered_at_once_and_its_click_is_one_entry() {
     let answer = ask(&machine, "X", BROWSER).expect("it is known");
     assert_eq!(answer.target.destination.as_str(), TO);
     let watch = watch_of(&answer).expect("it is a click");
-    assert!(clicks::lack_carrier(&machine.world()), "it waits");
+    assert!(
+        clicks::lack_carrier(&machine.world(), machine.world().now()),
+        "it waits"
+    );
     block_on(clicks::watch(machine.world(), watch, 0));
-    assert!(!clicks::lack_carrier(&machine.world()));
+    assert!(!clicks::lack_carrier(
+        &machine.world(),
+        machine.world().now()
+    ));
     machine.advance(1_500);
     let sum = |sql: &str| number(&machine.ledger, sql);
     assert_eq!(sum("select count(*) as n from entry"), 2);
@@ -123,7 +129,10 @@ fn a_head_is_answered_at_once_and_is_no_click() {
     };
     let answer = ask(&machine, "x", head).expect("it is known");
     assert!(answer.click.is_none());
-    assert!(!clicks::lack_carrier(&machine.world()));
+    assert!(!clicks::lack_carrier(
+        &machine.world(),
+        machine.world().now()
+    ));
 }
 
 #[test]
