@@ -4,10 +4,11 @@
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
+use super::calls::Waiting;
 use super::faults::{self, Mode, Operation};
 use super::meters::{Kind, Write, WriteRefused};
 use super::wire::{HttpAsk, Reply};
-use super::{calls, keys, lists, meters, tokens};
+use super::{keys, lists, meters, tokens};
 use crate::fault::Fault;
 use crate::moment;
 use crate::object::Object;
@@ -43,23 +44,40 @@ impl From<WriteRefused> for Refused {
 pub type Served = Result<Value, Refused>;
 
 /// Answers a request, fails as it was told to, and keeps the call.
-pub async fn answer(object: &Object, ask: &HttpAsk) -> Result<Reply, Fault> {
-    let now = object.now()?;
+pub async fn answer(
+    object: &Object,
+    waiting: &Waiting,
+    ask: &HttpAsk,
+    now: Millis,
+) -> Result<Reply, Fault> {
     let Some(operation) = operation_of(ask) else {
         let reply = not_found();
-        calls::record(&*object.sql, now, "none", ask, &reply, None)?;
+        waiting.keep(object, now, "none", ask, (&reply, None))?;
         return Ok(reply);
     };
-    let parameters = Parameters::of(&ask.query);
-    let is_first_page = matches!(operation, Operation::Limit | Operation::Plan)
-        && parameters.get("starting_after").is_none();
-    let fault = faults::take(&*object.sql, operation, is_first_page)?;
-    let reply = match fault {
-        None => serve(object, operation, ask, &parameters, None).await?,
-        Some(mode) => failing(object, operation, ask, &parameters, mode, is_first_page).await?,
+    let asked = Asked {
+        object,
+        operation,
+        ask,
+        parameters: Parameters::of(&ask.query),
+        now,
     };
-    calls::record(&*object.sql, now, operation.name(), ask, &reply, fault)?;
+    let fault = faults::take(&*object.sql, operation, asked.is_first_page())?;
+    let reply = match fault {
+        None => asked.serve(None).await?,
+        Some(mode) => asked.failing(mode).await?,
+    };
+    waiting.keep(object, now, operation.name(), ask, (&reply, fault))?;
     Ok(reply)
+}
+
+/// A request of a known operation.
+struct Asked<'a> {
+    object: &'a Object,
+    operation: Operation,
+    ask: &'a HttpAsk,
+    parameters: Parameters,
+    now: Millis,
 }
 
 fn operation_of(ask: &HttpAsk) -> Option<Operation> {
@@ -74,74 +92,69 @@ fn operation_of(ask: &HttpAsk) -> Option<Operation> {
     }
 }
 
-async fn failing(
-    object: &Object,
-    operation: Operation,
-    ask: &HttpAsk,
-    parameters: &Parameters,
-    mode: Mode,
-    is_first_page: bool,
-) -> Result<Reply, Fault> {
-    let lost = || Reply::Lost {
-        why: format!("the stand-in was told to fail: {}", mode.name()),
-    };
-    match mode {
-        Mode::Error => Ok(errors(500, "INTERNAL_SERVER_ERROR", "Told to fail.")),
-        Mode::Timeout => Ok(lost()),
-        Mode::RateLimited => {
-            let reply = errors(429, "TOO_MANY_REQUESTS", "Told to fail.");
-            Ok(with_header(reply, "ratelimit-reset", "2"))
-        }
-        Mode::Garbage => Ok(plain(200, "<!doctype html><title>Kinde</title>".to_owned())),
-        Mode::LostAnswer => {
-            serve(object, operation, ask, parameters, None).await?;
-            Ok(lost())
-        }
-        Mode::Partial if is_first_page => {
-            serve(object, operation, ask, parameters, Some(mode)).await
-        }
-        Mode::Partial if matches!(operation, Operation::Limit | Operation::Plan) => {
-            Ok(errors(500, "INTERNAL_SERVER_ERROR", "Told to fail."))
-        }
-        Mode::Partial => {
-            let whole = serve(object, operation, ask, parameters, None).await?;
-            Ok(cut_in_half(whole))
-        }
-        Mode::Late => {
-            if operation == Operation::MeterWrite {
-                let now = object.now()?;
-                if let Ok(Ok(write)) = allowed_write(object, ask, now) {
-                    meters::postpone(object, &write, now)?;
-                }
+impl Asked<'_> {
+    fn is_first_page(&self) -> bool {
+        self.is_list() && self.parameters.get("starting_after").is_none()
+    }
+
+    const fn is_list(&self) -> bool {
+        matches!(self.operation, Operation::Limit | Operation::Plan)
+    }
+
+    async fn failing(&self, mode: Mode) -> Result<Reply, Fault> {
+        let lost = || Reply::Lost {
+            why: format!("the stand-in was told to fail: {}", mode.name()),
+        };
+        match mode {
+            Mode::Error => Ok(errors(500, "INTERNAL_SERVER_ERROR", "Told to fail.")),
+            Mode::Timeout => Ok(lost()),
+            Mode::RateLimited => {
+                let reply = errors(429, "TOO_MANY_REQUESTS", "Told to fail.");
+                Ok(with_header(reply, "ratelimit-reset", "2"))
             }
-            Ok(lost())
+            Mode::Garbage => Ok(plain(200, "<!doctype html><title>Kinde</title>".to_owned())),
+            Mode::LostAnswer => {
+                self.serve(None).await?;
+                Ok(lost())
+            }
+            Mode::Partial if self.is_first_page() => self.serve(Some(mode)).await,
+            Mode::Partial if self.is_list() => {
+                Ok(errors(500, "INTERNAL_SERVER_ERROR", "Told to fail."))
+            }
+            Mode::Partial => {
+                let whole = self.serve(None).await?;
+                Ok(cut_in_half(whole))
+            }
+            Mode::Late => {
+                if self.operation == Operation::MeterWrite
+                    && let Ok(Ok(write)) = allowed_write(self.object, self.ask, self.now)
+                {
+                    meters::postpone(self.object, &write, self.now)?;
+                }
+                Ok(lost())
+            }
         }
     }
-}
 
-/// Serves a request; with `Partial`, the first page of a list promises another.
-async fn serve(
-    object: &Object,
-    operation: Operation,
-    ask: &HttpAsk,
-    parameters: &Parameters,
-    mode: Option<Mode>,
-) -> Result<Reply, Fault> {
-    let now = object.now()?;
-    let served = match operation {
-        Operation::Token => return tokens::issue(object, ask).await,
-        Operation::Jwks if ask.authorization.is_some() => Err(Refused {
-            status: 403,
-            code: "FORBIDDEN",
-            message: "The keys are public: no authorization here.".to_owned(),
-        }),
-        Operation::Jwks => Ok(keys::jwks(object).await?),
-        Operation::Limit => lists::entitlements(object, ask, parameters, now, mode)?,
-        Operation::Plan => lists::agreements(object, ask, parameters, now, mode)?,
-        Operation::MeterRead => read_meter(object, ask, parameters, now)?,
-        Operation::MeterWrite => write_meter(object, ask, now)?,
-    };
-    Ok(reply(served))
+    /// Serves a request; with `Partial`, the first page of a list promises another.
+    async fn serve(&self, mode: Option<Mode>) -> Result<Reply, Fault> {
+        let (object, ask, now) = (self.object, self.ask, self.now);
+        let parameters = &self.parameters;
+        let served = match self.operation {
+            Operation::Token => return tokens::issue(object, ask).await,
+            Operation::Jwks if ask.authorization.is_some() => Err(Refused {
+                status: 403,
+                code: "FORBIDDEN",
+                message: "The keys are public: no authorization here.".to_owned(),
+            }),
+            Operation::Jwks => Ok(keys::jwks(object).await?),
+            Operation::Limit => lists::entitlements(object, ask, parameters, now, mode)?,
+            Operation::Plan => lists::agreements(object, ask, parameters, now, mode)?,
+            Operation::MeterRead => read_meter(object, ask, parameters, now)?,
+            Operation::MeterWrite => write_meter(object, ask, now)?,
+        };
+        Ok(reply(served))
+    }
 }
 
 fn read_meter(

@@ -1,11 +1,19 @@
 //! What was asked of the stand-in, for `GET /standin/calls`.
+//!
+//! A call that changes something is stored with its change. One that only reads waits in memory
+//! for the next of those, for whoever asks for the list, or for the alarm: a commit to the disk for
+//! each read would cost more than the read. The end of the process may lose the reads of a second.
 
+use std::cell::RefCell;
+
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::faults::Mode;
 use super::wire::{HttpAsk, Reply};
 use crate::fault::Fault;
 use crate::moment;
+use crate::object::Object;
 use crate::params;
 use crate::ports::Sql;
 use crate::units::Millis;
@@ -14,37 +22,97 @@ use crate::units::Millis;
 const CALLS_MAX: i64 = 1000;
 /// As much of a body as is kept.
 const BODY_CHARS_MAX: usize = 1000;
+/// So long, and so many of them, calls wait in memory.
+const WAIT_MS: i64 = 1000;
+/// See [`WAIT_MS`].
+const WAITING_MAX: usize = 500;
+/// The name of what the object owes for calls that wait.
+const STORE: &str = "calls";
 
-/// Keeps one call. A token request's body holds a secret and is left out.
-pub fn record(
-    sql: &dyn Sql,
-    now: Millis,
-    operation: &str,
-    ask: &HttpAsk,
-    reply: &Reply,
-    fault: Option<Mode>,
-) -> Result<(), Fault> {
-    let status = match reply {
-        Reply::Http { status, .. } => Some(i64::from(*status)),
-        Reply::Lost { .. } | Reply::Done(_) | Reply::NotFound | Reply::Wrong { .. } => None,
-    };
-    let body: String = match operation {
-        "token" => String::new(),
-        _ => ask.body.chars().take(BODY_CHARS_MAX).collect(),
-    };
-    sql.query(
-        "insert into call (at_ms, operation, method, path, query, body, status, fault) \
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        &params![
-            now,
+/// One call, as it is stored.
+#[derive(Serialize)]
+struct Call {
+    at_ms: i64,
+    operation: &'static str,
+    method: String,
+    path: String,
+    query: String,
+    body: String,
+    status: Option<u16>,
+    fault: Option<&'static str>,
+}
+
+/// The calls that are not stored yet, oldest first.
+#[derive(Default)]
+pub struct Waiting(RefCell<Vec<Call>>);
+
+impl Waiting {
+    /// Keeps one call. A token request's body holds a secret and is left out.
+    pub fn keep(
+        &self,
+        object: &Object,
+        now: Millis,
+        operation: &'static str,
+        ask: &HttpAsk,
+        (reply, fault): (&Reply, Option<Mode>),
+    ) -> Result<(), Fault> {
+        let status = match reply {
+            Reply::Http { status, .. } => Some(*status),
+            Reply::Lost { .. } | Reply::Done(_) | Reply::NotFound | Reply::Wrong { .. } => None,
+        };
+        let body: String = match operation {
+            "token" => String::new(),
+            _ => ask.body.chars().take(BODY_CHARS_MAX).collect(),
+        };
+        let call = Call {
+            at_ms: now.get(),
             operation,
-            ask.method.as_str(),
-            ask.path.as_str(),
-            ask.query.as_str(),
+            method: ask.method.clone(),
+            path: ask.path.clone(),
+            query: ask.query.clone(),
             body,
             status,
-            fault.map(Mode::name)
-        ],
+            fault: fault.map(Mode::name),
+        };
+        let waiting = {
+            let mut calls = self.0.borrow_mut();
+            calls.push(call);
+            calls.len()
+        };
+        if ask.method != "GET" || waiting >= WAITING_MAX {
+            return self.store(object);
+        }
+        // One that stands, because calls that waited were stored meanwhile, is soon enough.
+        if waiting == 1 && object.owed_at(STORE)?.is_none() {
+            object.owe(STORE, Some(now.after(WAIT_MS)))?;
+        }
+        Ok(())
+    }
+
+    /// Stores the calls that wait.
+    pub fn store(&self, object: &Object) -> Result<(), Fault> {
+        let mut calls = self.0.borrow_mut();
+        if !calls.is_empty() {
+            insert(&*object.sql, &calls)?;
+            calls.clear();
+        }
+        Ok(())
+    }
+
+    /// The same, as the object owed it.
+    pub fn store_due(&self, object: &Object) -> Result<(), Fault> {
+        self.store(object)?;
+        object.owe(STORE, None)
+    }
+}
+
+fn insert(sql: &dyn Sql, calls: &[Call]) -> Result<(), Fault> {
+    sql.query(
+        "insert into call (at_ms, operation, method, path, query, body, status, fault) \
+         select value ->> 'at_ms', value ->> 'operation', value ->> 'method', value ->> 'path', \
+         value ->> 'query', value ->> 'body', value ->> 'status', value ->> 'fault' \
+         from json_each(?1) order by key",
+        &params![json!(calls).to_string()],
     )?;
     sql.query(
         "delete from call where number <= (select max(number) from call) - cast(?1 as integer)",

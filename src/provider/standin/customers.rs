@@ -112,14 +112,15 @@ impl Agreement {
 
 /// The customer, made where nobody asked of it before, in the period that now runs.
 pub fn current(object: &Object, customer_id: &str, now: Millis) -> Result<Customer, Fault> {
+    let sql = &*object.sql;
+    if let Some(customer) = load(sql, customer_id)? {
+        return rolled(sql, customer, now);
+    }
     let agreement_id = mint(object, "agreement_")?;
-    transact(&*object.sql, || {
-        if let Some(customer) = load(&*object.sql, customer_id)? {
-            return rolled(&*object.sql, customer, now);
-        }
+    transact(sql, || {
         let mut customer = unset(customer_id, now);
-        begin(&*object.sql, &mut customer, &agreement_id, FIRST_PLAN, now)?;
-        save(&*object.sql, &customer)?;
+        begin(sql, &mut customer, &agreement_id, FIRST_PLAN, now)?;
+        save(sql, &customer)?;
         Ok(customer)
     })
 }

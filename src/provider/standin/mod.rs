@@ -16,6 +16,7 @@ mod schema;
 mod tokens;
 pub mod wire;
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use serde_json::json;
@@ -53,17 +54,32 @@ pub async fn ask(objects: &dyn Objects, ask: Ask) -> Result<Reply, Fault> {
 /// The stand-in, awake.
 pub struct StandInObject {
     object: Object,
+    /// Whether this instance has looked at its schema; it stays as it is while we are awake.
+    awake: Cell<bool>,
+    calls: calls::Waiting,
 }
 
 impl StandInObject {
     /// Wakes on its storage.
     pub fn new(object: Object) -> Self {
-        Self { object }
+        Self {
+            object,
+            awake: Cell::new(false),
+            calls: calls::Waiting::default(),
+        }
+    }
+
+    fn wake(&self) -> Result<(), Fault> {
+        if !self.awake.get() {
+            self.object.wake(schema::STEPS)?;
+            self.awake.set(true);
+        }
+        Ok(())
     }
 
     /// Answers a message.
     pub async fn ask(&self, message: &str) -> Result<String, Fault> {
-        self.object.wake(schema::STEPS)?;
+        self.wake()?;
         let message: Message = serde_json::from_str(message)
             .map_err(|error| Fault::unreadable("read a message to the stand-in", error))?;
         let outcome = self.answer(&message.ask).await;
@@ -85,7 +101,7 @@ impl StandInObject {
         let sql = &*object.sql;
         match ask {
             Ask::Offset | Ask::Clock { .. } => Ok(Reply::NotFound),
-            Ask::Http(request) => api::answer(object, request).await,
+            Ask::Http(request) => api::answer(object, &self.calls, request, now).await,
             Ask::PutCustomer(change) => customers::put(object, change, now),
             Ask::GetMeter {
                 agreement_id,
@@ -106,14 +122,17 @@ impl StandInObject {
             } => put_fault(object, operation, mode, *times),
             Ask::Event(event) => events::post(object, event).await,
             Ask::RotateKeys { drop } => Ok(Reply::Done(keys::rotate(object, *drop).await?)),
-            Ask::Calls { limit, before } => Ok(Reply::Done(calls::list(sql, *limit, *before)?)),
+            Ask::Calls { limit, before } => {
+                self.calls.store(object)?;
+                Ok(Reply::Done(calls::list(sql, *limit, *before)?))
+            }
         }
     }
 
     /// Does what is due.
     pub async fn alarm(&self) -> Result<(), Fault> {
         self.object.alarm_fired();
-        self.object.wake(schema::STEPS)?;
+        self.wake()?;
         let outcome = self.due().await;
         self.object.arm().await?;
         outcome
@@ -121,6 +140,7 @@ impl StandInObject {
 
     async fn due(&self) -> Result<(), Fault> {
         meters::apply_due(&self.object, self.object.now()?)?;
+        self.calls.store_due(&self.object)?;
         events::deliver_due(&self.object).await
     }
 }

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{AGREEMENTS, Client, DAY, USAGE, text};
+use crate::native::executor::block_on;
+use crate::ports::{Db, ObjectName, Statement};
 
 #[test]
 fn a_delta_adds_each_time_and_an_absolute_sets() {
@@ -260,4 +262,54 @@ fn calls_are_shown_newest_first_and_hold_no_secret() {
     let rest = list(&format!("?limit=5&after={}", text(&first, "next")));
     assert_eq!(rest["items"].as_array().map(Vec::len), Some(2));
     assert_eq!(rest["next"], Value::Null);
+}
+
+/// Goal: a read costs no commit of its own, and the list is whole and in order all the same.
+#[test]
+fn reads_wait_for_the_next_write_the_list_or_a_second() {
+    let client = Client::new();
+    client.customer(&json!({"agreement_id": "agreement_1"}));
+    let token = client.token(None);
+    let target = format!("{USAGE}?customer_agreement_id=agreement_1&billing_feature_code=tokens");
+    let read = || assert_eq!(client.raw("GET", &target, &token, "", "").0, 200);
+    let stored = || {
+        let storage = client.machine.objects.storage(&ObjectName::StandIn);
+        let storage = storage.expect("it was asked");
+        let sql = "select operation from call order by number";
+        let rows = block_on(Db::query(&storage, Statement::new(sql, vec![])));
+        let rows = rows.expect("it reads");
+        let names = rows
+            .iter()
+            .map(|row| row.text("operation").map(str::to_owned));
+        names.collect::<Result<Vec<_>, _>>().expect("names")
+    };
+    read();
+    read();
+    assert_eq!(stored(), ["token"]);
+    let body = json!({"customer_agreement_id": "agreement_1", "meter_value": "5",
+        "billing_feature_code": "tokens"});
+    client.write(&token, &body);
+    let mut all = vec!["token", "meter_read", "meter_read", "meter_write"];
+    assert_eq!(stored(), all);
+
+    read();
+    client.machine.advance(1_000);
+    all.push("meter_read");
+    assert_eq!(stored(), all);
+
+    read();
+    let (_, calls) = client.control("GET", "/standin/calls", &Value::Null);
+    all.push("meter_read");
+    let shown = calls["items"].as_array().expect("a list").iter();
+    let shown: Vec<_> = shown.rev().map(|call| text(call, "operation")).collect();
+    assert_eq!(shown, all);
+
+    read();
+    client.machine.objects.evict_all();
+    client.machine.advance(1_000);
+    assert_eq!(stored(), all, "the end of the process loses it");
+    read();
+    client.machine.advance(1_000);
+    all.push("meter_read");
+    assert_eq!(stored(), all);
 }
