@@ -139,7 +139,7 @@ pub async fn reconcile(world: &Rc<World>, asked: &Asked) -> Result<reconciler::S
     };
     let summary = match &asked.account {
         Some(account) => {
-            reconciler::run_account(&counted, &account.account_id, asked.dry_run).await?
+            reconciler::run_account(&counted, &calls, &account.account_id, asked.dry_run).await?
         }
         None => reconciler::run(&counted, &calls, pass).await?,
     };

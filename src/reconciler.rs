@@ -6,7 +6,7 @@
 //! same lease. Nothing is concluded while the ledger lacks what an object had confirmed.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
@@ -32,8 +32,8 @@ use crate::world::{Calls, World};
 /// Accounts in one page, and how many are worked on at once.
 const PAGE_ROWS: i64 = 50;
 /// See [`PAGE_ROWS`].
-const AT_ONCE: usize = 5;
-/// What a page may cost beside its features, and a feature that is repaired.
+const AT_ONCE: u32 = 5;
+/// What a page may cost beside its accounts, and a feature that is repaired.
 const CALLS_PER_PAGE: u32 = 16;
 /// See [`CALLS_PER_PAGE`]; its agreement may have been replaced.
 const CALLS_PER_FEATURE: u32 = 14 + base::CALLS;
@@ -123,40 +123,73 @@ pub fn calls_least(world: &World) -> u32 {
 }
 
 fn calls_per_account(world: &World) -> u32 {
-    let features = u32::try_from(world.settings.features.len()).unwrap_or(1);
-    2 + CALLS_PER_REFRESH + features * CALLS_PER_FEATURE
+    2 + CALLS_PER_REFRESH + features(world) * CALLS_PER_FEATURE
+}
+
+fn features(world: &World) -> u32 {
+    u32::try_from(world.settings.features.len()).unwrap_or(1)
+}
+
+/// What the calls that are left suffice for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share {
+    /// Accounts of the next page, most of which cost a visit and a read of each feature.
+    rows: i64,
+    /// How many of them are worked on at once.
+    at_once: u32,
+    /// With fewer calls left none but the first is begun: those under way may need them.
+    reserve: u32,
+}
+
+impl Share {
+    fn of(world: &World, left: u32) -> Self {
+        let left = left.saturating_sub(CALLS_PER_PAGE);
+        let per_account = calls_per_account(world);
+        let at_once = (left / (2 * per_account)).clamp(1, AT_ONCE);
+        let reserve = at_once * per_account;
+        let rows = left.saturating_sub(reserve) / (1 + features(world));
+        Self {
+            rows: i64::from(rows).min(PAGE_ROWS),
+            at_once,
+            reserve: CALLS_PER_PAGE + reserve,
+        }
+    }
 }
 
 /// Goes on with the pass; begins a new one where the last was done.
 pub async fn run(world: &Rc<World>, calls: &Calls, pass_name: PassName) -> Result<Summary, Fault> {
     let mut place = Place::load(world, pass_name).await?;
-    let run = Run {
-        skips_demo: true,
-        ..Run::begin(world, pass_name == PassName::DryRun).await?
-    };
-    if place.after.is_empty() {
+    let mut run = Run::begin(world, calls, pass_name == PassName::DryRun).await?;
+    run.skips_demo = true;
+    let goes_on = !place.after.is_empty();
+    if !goes_on {
         place.restored = run.restored;
+    }
+    if place.restored && run.visits == Visits::WhoMayOwe {
+        run.visits = Visits::Everybody;
     }
     place.behind += run.shards_behind;
     let mut summary = Summary::default();
-    let per_account = calls_per_account(world);
     loop {
-        let left = calls.left().saturating_sub(CALLS_PER_PAGE);
-        // The first page has at least one account, so that every run gets on.
-        let least = i64::from(summary.checked == 0 && left > 0);
-        let affordable = i64::from(left / per_account).clamp(least, PAGE_ROWS);
-        if affordable == 0 {
+        let left = calls.left();
+        let mut share = Share::of(world, left);
+        if summary.checked == 0 && left > CALLS_PER_PAGE {
+            // The first page has at least one account, so that every run gets on.
+            share.rows = share.rows.max(1);
+        }
+        if share.rows == 0 {
             break;
         }
-        let ids = page(world, &place.after, affordable).await?;
-        place.behind += run.accounts(&ids, &mut summary).await?;
-        let is_last = i64::try_from(ids.len()).unwrap_or(0) < affordable;
-        if let Some(last) = ids.last().filter(|_| !is_last) {
-            place.after = last.to_string();
-        }
-        if is_last {
+        let page = billed::page(&*world.db, &place.after, share.rows).await?;
+        let is_last = i64::try_from(page.len()).unwrap_or(0) < share.rows;
+        let turn = run.accounts(page, share, &mut summary).await?;
+        place.behind += turn.behind;
+        if is_last && turn.is_whole {
             summary.done = true;
             break;
+        }
+        if let Some(last) = turn.last {
+            place.after = last.to_string();
         }
         if pass_name != PassName::DryRun {
             place.store(world, pass_name).await?;
@@ -169,7 +202,8 @@ pub async fn run(world: &Rc<World>, calls: &Calls, pass_name: PassName) -> Resul
         }
         place = Place::default();
     }
-    if !(summary.done && pass_name == PassName::DryRun) {
+    // A dry run that was done at once has nothing to write, not even where it stands.
+    if goes_on || !summary.done || pass_name != PassName::DryRun {
         place.store(world, pass_name).await?;
     }
     summary.differs = run.differs();
@@ -179,28 +213,18 @@ pub async fn run(world: &Rc<World>, calls: &Calls, pass_name: PassName) -> Resul
 /// One account, now, whatever pass is under way.
 pub async fn run_account(
     world: &Rc<World>,
+    calls: &Calls,
     account_id: &AccountId,
     dry_run: bool,
 ) -> Result<Summary, Fault> {
-    let run = Run::begin(world, dry_run).await?;
+    let run = Run::begin(world, calls, dry_run).await?;
     let mut summary = Summary::default();
-    run.accounts(std::slice::from_ref(account_id), &mut summary)
-        .await?;
+    let page = billed::load(&*world.db, std::slice::from_ref(account_id)).await?;
+    let share = Share::of(world, calls.left());
+    run.accounts(page, share, &mut summary).await?;
     summary.done = true;
     summary.differs = run.differs();
     Ok(summary)
-}
-
-async fn page(world: &World, after: &str, rows: i64) -> Result<Vec<AccountId>, Fault> {
-    let sql = "select account_id from account where account_id > ?1 \
-        order by account_id limit cast(?2 as integer)";
-    let rows = world
-        .db
-        .query(Statement::new(sql, params![after, rows]))
-        .await?;
-    rows.iter()
-        .map(|row| row.id("account_id", AccountId::new))
-        .collect()
 }
 
 /// Where a pass stands.
@@ -245,10 +269,24 @@ impl Place {
     }
 }
 
+/// Which accounts' objects are handed their rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Visits {
+    /// A dry run lets nothing be written.
+    Nobody,
+    /// Those of accounts that may ever have had a job, and those that have a feed, whatever DB
+    /// says of them: no other owes the ledger anything.
+    WhoMayOwe,
+    /// A ledger that was put back may have forgotten any of them.
+    Everybody,
+}
+
 struct Run<'a> {
     world: &'a Rc<World>,
+    calls: &'a Calls,
     pass: Pass,
     restored: bool,
+    visits: Visits,
     shards_behind: i64,
     is_dry: bool,
     /// Demonstrations are compared only where one is named.
@@ -257,18 +295,51 @@ struct Run<'a> {
     matches: RefCell<Vec<Found>>,
 }
 
+/// How far a page came.
+struct PageTurn {
+    /// Whether every account was looked at.
+    is_whole: bool,
+    /// The last one that was.
+    last: Option<AccountId>,
+    /// Of those that were, how many have an object that is behind.
+    behind: i64,
+}
+
+/// One account, as it is compared.
+struct Work<'a> {
+    billed: &'a Billed,
+    sums: Vec<Sum>,
+    is_complete: bool,
+    /// Begun only where more calls than these are left.
+    reserve: u32,
+}
+
 impl<'a> Run<'a> {
-    async fn begin(world: &'a Rc<World>, is_dry: bool) -> Result<Self, Fault> {
-        let standing = runs::standing(world).await?;
+    async fn begin(world: &'a Rc<World>, calls: &'a Calls, is_dry: bool) -> Result<Self, Fault> {
+        // A dry run writes no meter, so it needs no number.
+        let number = if is_dry {
+            let standing = runs::standing(world).await?;
+            (!standing.restored).then_some(standing.number)
+        } else {
+            runs::begin_beside_others(world).await?
+        };
         let shards_behind = if is_dry {
             0
         } else {
             feeds::hand_to_shards(world).await?
         };
+        let restored = number.is_none();
         Ok(Self {
             world,
-            pass: Pass::new(standing.number),
-            restored: standing.restored,
+            calls,
+            // Nothing is written to a ledger that was put back.
+            pass: Pass::new(number.unwrap_or(i64::MAX)),
+            restored,
+            visits: match (is_dry, restored) {
+                (true, _) => Visits::Nobody,
+                (false, true) => Visits::Everybody,
+                (false, false) => Visits::WhoMayOwe,
+            },
             shards_behind,
             is_dry,
             skips_demo: false,
@@ -284,41 +355,103 @@ impl<'a> Run<'a> {
         self.is_dry.then_some(found)
     }
 
-    /// Looks at these accounts; gives how many of their objects are behind.
-    async fn accounts(&self, ids: &[AccountId], summary: &mut Summary) -> Result<i64, Fault> {
-        if ids.is_empty() {
-            return Ok(0);
+    /// Hands the accounts' objects their rows. Gives those that are behind.
+    async fn visit(
+        &self,
+        page: &BTreeMap<AccountId, Billed>,
+    ) -> Result<BTreeSet<AccountId>, Fault> {
+        if self.visits == Visits::Nobody {
+            return Ok(BTreeSet::new());
         }
-        let behind = if self.is_dry {
-            BTreeSet::new()
-        } else {
-            feeds::hand_to_accounts(self.world, ids).await?
-        };
-        let mut billed = billed::load(&*self.world.db, ids).await?;
-        billed.retain(|_, one| !(self.skips_demo && one.account.demo));
+        let mut accounts = feeds::rows_of_accounts(self.world, page.keys()).await?;
+        let may_have_jobs =
+            |id: &AccountId| page.get(id).is_none_or(|one| one.account.may_have_jobs);
+        if self.visits == Visits::WhoMayOwe {
+            accounts.retain(|(id, rows)| !rows.is_empty() || may_have_jobs(id));
+        }
+        Ok(feeds::hand_to_accounts(self.world, accounts).await)
+    }
+
+    /// Looks at these accounts in their order, as far as the calls suffice.
+    async fn accounts(
+        &self,
+        mut page: BTreeMap<AccountId, Billed>,
+        share: Share,
+        summary: &mut Summary,
+    ) -> Result<PageTurn, Fault> {
+        let behind = self.visit(&page).await?;
+        let mut last = page.keys().next_back().cloned();
+        page.retain(|_, one| !(self.skips_demo && one.account.demo));
         if self.restored && !self.is_dry {
-            restored::doubt_meters(self.world, &billed).await?;
+            restored::doubt_meters(self.world, &page).await?;
         }
-        let now = self.world.now();
-        let current: Vec<Pair> = billed
-            .values()
-            .flat_map(|billed| self.current_pairs(billed, now))
-            .collect();
-        let sums = totals::sums(&*self.world.ledger, &current, ids).await?;
-        let works = sums
+        let mut sums = self.sums(&page).await?;
+        let mut reserve = 0;
+        let works = page
             .iter()
-            .filter_map(|sum| Some((sum, billed.get(&sum.pair.account_id)?)))
-            .map(|(sum, billed)| -> Later<'_, _> {
-                let lacks = behind.contains(&sum.pair.account_id) || self.shards_behind > 0;
-                let is_complete = !self.restored && !lacks;
-                Box::pin(self.isolated(sum, billed, is_complete))
+            .map(|(id, billed)| -> Later<'_, _> {
+                let lacks = behind.contains(id) || self.shards_behind > 0;
+                let work = Work {
+                    billed,
+                    sums: sums.remove(id).unwrap_or_default(),
+                    is_complete: !self.restored && !lacks,
+                    reserve: std::mem::replace(&mut reserve, share.reserve),
+                };
+                Box::pin(self.account(work))
             })
             .collect();
-        for seen in parallel::all(works, AT_ONCE).await.into_iter().flatten() {
+        let at_once = usize::try_from(share.at_once).unwrap_or(1);
+        let seen = parallel::all(works, at_once).await;
+        let begun: Vec<_> = page
+            .keys()
+            .zip(seen.into_iter().map_while(|seen| seen))
+            .collect();
+        let is_whole = begun.len() == page.len();
+        if !is_whole {
+            last = begun.last().map(|(id, _)| (*id).clone());
+        }
+        for seen in begun.into_iter().flat_map(|(_, seen)| seen) {
             summary.add(seen);
         }
         self.store_matches().await;
-        Ok(i64::try_from(behind.len()).unwrap_or(i64::MAX))
+        let behind = behind.iter().filter(|id| Some(*id) <= last.as_ref());
+        Ok(PageTurn {
+            behind: i64::try_from(behind.count()).unwrap_or(i64::MAX),
+            is_whole,
+            last,
+        })
+    }
+
+    /// What is to be compared of each account.
+    async fn sums(
+        &self,
+        page: &BTreeMap<AccountId, Billed>,
+    ) -> Result<BTreeMap<AccountId, Vec<Sum>>, Fault> {
+        let now = self.world.now();
+        let ids: Vec<AccountId> = page.keys().cloned().collect();
+        let current: Vec<Pair> = page
+            .values()
+            .flat_map(|billed| self.current_pairs(billed, now))
+            .collect();
+        let mut sums: BTreeMap<AccountId, Vec<Sum>> = BTreeMap::new();
+        for sum in totals::sums(&*self.world.ledger, &current, &ids).await? {
+            let id = sum.pair.account_id.clone();
+            sums.entry(id).or_default().push(sum);
+        }
+        Ok(sums)
+    }
+
+    /// One account, a pair after the other. `None` where too few calls are left to begin it, as for
+    /// all that come after it.
+    async fn account(&self, work: Work<'_>) -> Option<Vec<Seen>> {
+        if self.calls.left() < work.reserve {
+            return None;
+        }
+        let mut seen = Vec::with_capacity(work.sums.len());
+        for sum in &work.sums {
+            seen.extend(self.isolated(sum, work.billed, work.is_complete).await);
+        }
+        Some(seen)
     }
 
     /// What pairs that matched leave behind, all of a page in one batch. Where that fails each is

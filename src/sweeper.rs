@@ -55,7 +55,8 @@ pub async fn run(world: &Rc<World>, calls: &Calls) -> Result<Summary, Fault> {
 
 /// One account alone, overdue or not.
 pub async fn run_account(world: &World, account: &Account) -> Result<Summary, Fault> {
-    let behind = feeds::hand_to_accounts(world, std::slice::from_ref(&account.account_id)).await?;
+    let rows = feeds::rows_of_accounts(world, std::iter::once(&account.account_id)).await?;
+    let behind = feeds::hand_to_accounts(world, rows).await;
     Ok(Summary {
         accounts: 1,
         behind: i64::try_from(behind.len()).unwrap_or(i64::MAX),
@@ -95,7 +96,8 @@ async fn visit_accounts(
             .filter_map(AccountId::new)
             .collect();
         if !ids.is_empty() {
-            let behind = feeds::hand_to_accounts(world, &ids).await?;
+            let rows = feeds::rows_of_accounts(world, ids.iter()).await?;
+            let behind = feeds::hand_to_accounts(world, rows).await;
             summary.behind += i64::try_from(behind.len()).unwrap_or(i64::MAX);
         }
         summary.accounts += i64::try_from(ids.len()).unwrap_or(i64::MAX);

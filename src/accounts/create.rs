@@ -144,6 +144,7 @@ fn assemble(
         payment: "ok".to_owned(),
         agreement_id: first.and_then(|first| first.agreement_id.clone()),
         demo: asked.demo,
+        may_have_jobs: false,
         anchors: vec![anchor],
         anchor_source: source,
         anchor_fixed: false,

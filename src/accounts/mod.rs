@@ -81,6 +81,8 @@ pub struct Account {
     pub agreement_id: Option<AgreementId>,
     /// Made by the Lab or the Engine Room.
     pub demo: bool,
+    /// Whether its object may ever have admitted a job; one that never did owes the ledger nothing.
+    pub may_have_jobs: bool,
     /// In the order in which they were made; the first one may still change until it is fixed.
     pub anchors: Vec<Anchor>,
     /// Where the first anchor came from.

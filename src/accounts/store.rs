@@ -6,12 +6,12 @@ use super::{Account, AnchorSource};
 use crate::cycle::{Anchor, Cycle};
 use crate::fault::Fault;
 use crate::params;
-use crate::ports::{Db, Row, Statement};
+use crate::ports::{Db, Row, Statement, Value};
 use crate::units::{AccountId, AgreementId, CustomerId, Millis, PlanCode};
 use crate::world::World;
 
 const LOAD: &str = "select a.account_id, a.name, a.customer_id, a.ledger, a.jobs_per_minute, \
-    a.plan, a.plan_since_ms, a.payment, a.agreement_id, a.demo, \
+    a.plan, a.plan_since_ms, a.payment, a.agreement_id, a.demo, a.may_have_jobs, \
     n.number, n.at_ms, n.day, n.opens_ms, n.source, n.fixed_at_ms \
     from account a join anchor n on n.account_id = a.account_id";
 
@@ -42,22 +42,15 @@ pub fn of_customer(customer_id: &CustomerId) -> Statement {
 
 /// Accounts in the order of their ids, without those of Lab and Engine Room.
 pub async fn list(db: &dyn Db, after: &str, rows: i64) -> Result<Vec<Account>, Fault> {
-    let sql = format!(
-        "{LOAD} where a.account_id in (select account_id from account \
-         where account_id > ?1 and demo = 0 order by account_id limit cast(?2 as integer)) \
-         order by a.account_id, n.number"
-    );
-    let rows = db.query(Statement::new(sql, params![after, rows])).await?;
-    each_of(&rows)
+    let which = "select account_id from account where account_id > ?1 and demo = 0 \
+        order by account_id limit cast(?2 as integer)";
+    each_of(&db.query(all_of(which, params![after, rows])).await?)
 }
 
-/// The accounts of a JSON list of ids, for [`each_of`].
-pub fn all_of(ids: &str) -> Statement {
-    let sql = format!(
-        "{LOAD} where a.account_id in (select value from json_each(?1)) \
-         order by a.account_id, n.number"
-    );
-    Statement::new(sql, params![ids])
+/// The accounts whose ids this query with its parameters gives, for [`each_of`].
+pub fn all_of(which: &str, params: Vec<Value>) -> Statement {
+    let sql = format!("{LOAD} where a.account_id in ({which}) order by a.account_id, n.number");
+    Statement::new(sql, params)
 }
 
 /// The accounts in rows that are in the order of their ids and anchors.
@@ -128,8 +121,8 @@ pub async fn created_with(db: &dyn Db, account_id: &AccountId) -> Result<Option<
 pub fn insert(account: &Account, created_with: &str, now: Millis) -> Statement {
     Statement::new(
         "insert into account (account_id, name, customer_id, ledger, jobs_per_minute, plan, \
-         plan_since_ms, payment, agreement_id, demo, created_with, created_at_ms) \
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+         plan_since_ms, payment, agreement_id, demo, may_have_jobs, created_with, created_at_ms) \
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         params![
             account.account_id.as_str(),
             account.name.as_deref(),
@@ -141,6 +134,7 @@ pub fn insert(account: &Account, created_with: &str, now: Millis) -> Statement {
             account.payment.as_str(),
             account.agreement_id.as_ref().map(AgreementId::as_str),
             account.demo,
+            account.may_have_jobs,
             created_with,
             now
         ],
@@ -206,6 +200,7 @@ pub fn of_rows(rows: &[Row]) -> Result<Option<Account>, Fault> {
         payment: row.text("payment")?.to_owned(),
         agreement_id: agreement_id.and_then(AgreementId::new),
         demo: row.int("demo")? != 0,
+        may_have_jobs: row.int("may_have_jobs")? != 0,
         anchors: rows.iter().map(anchor_of).collect::<Result<_, _>>()?,
         anchor_source: AnchorSource::parse(row.text("source")?)
             .ok_or_else(|| Fault::unreadable("read an anchor", "its source is unknown"))?,
@@ -247,6 +242,16 @@ pub async fn fix_anchor(
         .iter()
         .map(anchor_of)
         .collect()
+}
+
+/// From now on the account's object may have admitted jobs. Stored before it is asked for the first
+/// one: an account of which this is said for nothing costs a visit a night.
+pub async fn expect_jobs(world: &World, account_id: &AccountId) -> Result<(), Fault> {
+    let sql = "update account set may_have_jobs = 1 where account_id = ?1";
+    let statement = Statement::new(sql, params![account_id.as_str()]);
+    world.db.query(statement).await?;
+    world.isolate.accounts.forget_account(account_id);
+    Ok(())
 }
 
 /// Stores the cycle's row; the first one of a name stays, its end may move.

@@ -45,14 +45,18 @@ pub async fn admit(world: &Rc<World>, account: &Account, ask: AdmitAsk) -> Resul
     together::ask(world, &Admissions(account.clone()), ask).await
 }
 
-/// The anchor is fixed for an admission alone: the object says when it is needed, and admits
-/// nothing before it knows it.
+/// DB knows that the account may have jobs before its object is asked for the first one. The anchor
+/// is fixed for an admission alone: the object says when it is needed, and admits nothing before
+/// it knows it.
 async fn ask_all(
     world: &World,
     account: &Account,
     jobs: Vec<AdmitAsk>,
 ) -> Result<Vec<Admitted>, Fault> {
     let account_id = &account.account_id;
+    if !account.may_have_jobs {
+        store::expect_jobs(world, account_id).await?;
+    }
     let mut message = AccountAsk::about(account, Ask::Admit { jobs });
     let mut told = super::send(world, account_id, &message).await?;
     if told == Told::AnchorFirst {

@@ -12,7 +12,7 @@ use crate::cycle::{Anchor, Cycle, cycle_at};
 use crate::fault::Fault;
 use crate::moment::of_civil_clamped;
 use crate::params;
-use crate::ports::{Db, Row, Statement};
+use crate::ports::{Db, Row, Statement, Value};
 use crate::units::{AccountId, AgreementId, CycleName};
 
 /// An account and what is billed for it.
@@ -33,15 +33,38 @@ pub async fn load(db: &dyn Db, ids: &[AccountId]) -> Result<BTreeMap<AccountId, 
     }
     let list: Vec<&str> = ids.iter().map(AccountId::as_str).collect();
     let list = json!(list).to_string();
-    let agreements = Statement::new(
-        "select a.account_id, g.agreement_id, g.period_start_ms, g.period_end_ms, \
-         g.feature_keys, g.expires_at_ms, g.first_seen_ms from json_each(?1) i \
-         join account a on a.account_id = i.value \
-         join agreement g on g.account_id = a.account_id \
-         order by g.first_seen_ms, g.agreement_id",
-        params![list.as_str()],
+    read(db, LISTED, params![list]).await
+}
+
+/// The next accounts in the order of their ids, in one batch.
+pub async fn page(
+    db: &dyn Db,
+    after: &str,
+    rows: i64,
+) -> Result<BTreeMap<AccountId, Billed>, Fault> {
+    read(db, FOLLOWING, params![after, rows]).await
+}
+
+/// Which accounts: those of a JSON list.
+const LISTED: &str = "select value from json_each(?1)";
+/// Which accounts: so many after an id.
+const FOLLOWING: &str = "select account_id from account where account_id > ?1 \
+    order by account_id limit cast(?2 as integer)";
+
+async fn read(
+    db: &dyn Db,
+    which: &str,
+    params: Vec<Value>,
+) -> Result<BTreeMap<AccountId, Billed>, Fault> {
+    let agreements = format!(
+        "select g.account_id, g.agreement_id, g.period_start_ms, g.period_end_ms, \
+         g.feature_keys, g.expires_at_ms, g.first_seen_ms from agreement g \
+         where g.account_id in ({which}) order by g.first_seen_ms, g.agreement_id"
     );
-    let results = db.batch(vec![store::all_of(&list), agreements]).await?;
+    let agreements = Statement::new(agreements, params.clone());
+    let results = db
+        .batch(vec![store::all_of(which, params), agreements])
+        .await?;
     let mut results = results.into_iter();
     let accounts = store::each_of(&results.next().unwrap_or_default())?;
     let mut agreements: BTreeMap<AccountId, Vec<Agreement>> = BTreeMap::new();

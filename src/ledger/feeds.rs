@@ -3,7 +3,7 @@
 //! An object that had a batch confirmed which the ledger does not have is *behind*: the ledger was
 //! restored and is not yet filled again, so nothing that is read from it is complete.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::feed::FeedState;
 use super::stream::{self, FeedRow};
@@ -86,28 +86,38 @@ async fn ask_shard(world: &World, shard: u32, rows: Vec<FeedRow>) -> Result<bool
     Ok(state.is_behind())
 }
 
-/// Hands these accounts' objects their rows. Gives those that are behind or did not answer.
-pub async fn hand_to_accounts(
+/// Accounts with the rows of their objects, in the order in which they are to be visited.
+pub type AccountRows = Vec<(AccountId, Vec<FeedRow>)>;
+
+/// Reads the rows of these accounts' objects.
+pub async fn rows_of_accounts<'a>(
     world: &World,
-    accounts: &[AccountId],
-) -> Result<BTreeSet<AccountId>, Fault> {
-    let names: Vec<String> = accounts
+    accounts: impl Iterator<Item = &'a AccountId>,
+) -> Result<AccountRows, Fault> {
+    let accounts: Vec<_> = accounts.cloned().collect();
+    let name = |id: &AccountId| ObjectName::Account(id.clone()).name();
+    let names: Vec<_> = accounts.iter().map(name).collect();
+    let mut all: BTreeMap<String, Vec<FeedRow>> = BTreeMap::new();
+    for row in stream::rows_of(&*world.ledger, &names).await? {
+        all.entry(row.object.clone()).or_default().push(row);
+    }
+    let rows = names
         .iter()
-        .map(|id| ObjectName::Account(id.clone()).name())
-        .collect();
-    let rows = stream::rows_of(&*world.ledger, &names).await?;
-    let rows = &rows;
-    let works = accounts
-        .iter()
-        .zip(names)
-        .map(|(id, name)| -> Later<'_, bool> {
-            let own: Vec<_> = rows.iter().filter(|r| r.object == name).cloned().collect();
-            Box::pin(async move { ask_account(world, id, own).await.unwrap_or(true) })
+        .map(|name| all.remove(name).unwrap_or_default());
+    Ok(accounts.into_iter().zip(rows).collect())
+}
+
+/// Hands these accounts' objects their rows. Gives those that are behind or did not answer.
+pub async fn hand_to_accounts(world: &World, accounts: AccountRows) -> BTreeSet<AccountId> {
+    let ask = |(id, rows)| -> Later<'_, (AccountId, bool)> {
+        Box::pin(async move {
+            let is_behind = ask_account(world, &id, rows).await.unwrap_or(true);
+            (id, is_behind)
         })
-        .collect();
-    let behind = parallel::all(works, AT_ONCE).await;
-    let behind = accounts.iter().zip(behind).filter(|(_, behind)| *behind);
-    Ok(behind.map(|(id, _)| id.clone()).collect())
+    };
+    let asked = parallel::all(accounts.into_iter().map(ask).collect(), AT_ONCE).await;
+    let behind = asked.into_iter().filter(|(_, is_behind)| *is_behind);
+    behind.map(|(id, _)| id).collect()
 }
 
 async fn ask_account(world: &World, id: &AccountId, rows: Vec<FeedRow>) -> Result<bool, Fault> {

@@ -1,8 +1,9 @@
 //! The numbers of the runs, by which a `LEDGER_0` that was put back is recognised.
 //!
-//! Each reporter run writes its number first to `LEDGER_0`, then to DB. So the first is never
-//! behind, unless it was restored: then meters it does not remember may have been written, and
-//! entries may be missing. Nothing is written until every object has handed it what it lacks.
+//! Each run of the reporter, and of the reconciler where it may write, takes the next number and
+//! writes it first to `LEDGER_0`, then to DB. So the first is never behind, unless it was restored:
+//! then meters it does not remember may have been written, and entries may be missing. Nothing is
+//! written until every object has handed it what it lacks.
 
 use super::meter_rules::was_restored;
 use crate::fault::Fault;
@@ -10,6 +11,9 @@ use crate::params;
 use crate::ports::{Db, Statement};
 use crate::units::Millis;
 use crate::world::World;
+
+/// So often a run is begun at most, where others begin meanwhile.
+const BEGINS_MAX: u32 = 3;
 
 /// Where the runs stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +63,13 @@ pub enum Begun {
     Overtaken,
 }
 
-/// Begins a reporter run: its number, in `LEDGER_0` and then in DB. None begins in a `LEDGER_0`
-/// that lies behind what DB was seen to have. A number that DB has already was given twice, so DB
+/// Begins a run: its number, in `LEDGER_0` and then in DB. None begins in a `LEDGER_0` that lies
+/// behind what it or DB was seen to have: a step in one that was put back meanwhile would take it
+/// to the number of a run that is under way. A number that DB has already was given twice, so DB
 /// passes it over: then `LEDGER_0` is behind, and recognised.
 pub async fn begin(world: &World, standing: Standing) -> Result<Begun, Fault> {
     let sql = "update meter_run set number = number + 1 where number >= ?1 returning number";
-    let step = Statement::new(sql, params![standing.in_control]);
+    let step = Statement::new(sql, params![standing.number.max(standing.in_control)]);
     let rows = world.ledger.query(step).await?;
     let Some(row) = rows.first() else {
         return Ok(Begun::Restored);
@@ -78,6 +83,23 @@ pub async fn begin(world: &World, standing: Standing) -> Result<Begun, Fault> {
         Some(row) if row.int("number")? == number => Ok(Begun::Run(number)),
         _ => Ok(Begun::Overtaken),
     }
+}
+
+/// Begins a run under a number of its own, also where others begin meanwhile. `None` where
+/// `LEDGER_0` was put back.
+pub async fn begin_beside_others(world: &World) -> Result<Option<i64>, Fault> {
+    for _ in 0..BEGINS_MAX {
+        let standing = standing(world).await?;
+        if standing.restored {
+            return Ok(None);
+        }
+        match begin(world, standing).await? {
+            Begun::Run(number) => return Ok(Some(number)),
+            // The next look says which it was.
+            Begun::Restored | Begun::Overtaken => {}
+        }
+    }
+    Err(Fault::unavailable("begin a run", "others kept beginning"))
 }
 
 /// `LEDGER_0` has everything again: its number catches up with DB's.

@@ -63,3 +63,4 @@ mod terminal;
 mod tidy;
 mod twice;
 mod usage;
+mod visits;

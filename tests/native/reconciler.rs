@@ -815,3 +815,24 @@ fn a_dry_run_names_at_most_a_hundred_pairs_and_counts_all() {
     assert_eq!(left, 102);
     assert!(named >= 100, "{named}");
 }
+
+#[test]
+fn a_dry_pass_of_several_runs_looks_at_everybody_and_the_next_one_too() {
+    let bench = Bench::new(&[("CALLS_PER_RUN", "100")]);
+    for n in 0..9 {
+        account(&bench.machine, &format!("many{n}"));
+    }
+    for pass in 0..2 {
+        let (mut runs, mut checked) = (0, 0);
+        loop {
+            let dry = bench.ok("POST", "/v1/run/reconciler", &json!({"dry_run": true}));
+            checked += dry["checked"].as_i64().expect("a count");
+            runs += 1;
+            if dry["done"] == true {
+                break;
+            }
+        }
+        assert!(runs > 1, "one run has calls enough");
+        assert_eq!(checked, 20, "pass {pass}");
+    }
+}

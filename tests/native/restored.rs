@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use counterfoil::fault::Fault;
-use counterfoil::ledger::runs::{self, Begun};
+use counterfoil::ledger::runs::{self, Begun, Standing};
 use counterfoil::native::executor::block_on;
 use counterfoil::native::machine::{Gear, Machine};
 use counterfoil::native::sqlite::Sqlite;
@@ -159,6 +159,26 @@ fn a_run_number_that_is_given_twice_begins_no_run_and_tells_of_the_restored_ledg
     assert!(!seen.restored);
     assert_eq!(begin(seen), Begun::Run(seen.number + 1));
     assert_eq!(begin(seen), Begun::Run(seen.number + 2));
+}
+
+/// A run looks while an older one has stepped in the ledger and not yet in DB, and then the ledger
+/// is put back: a step there would give it the older run's number, whose writes would go on.
+#[test]
+fn a_run_that_looked_while_another_began_takes_no_step_in_a_ledger_put_back_since() {
+    let (bench, _) = stage();
+    let world = bench.machine.world();
+    let look = || block_on(runs::standing(&world)).expect("it reads");
+    let begin = |standing| block_on(runs::begin(&world, standing)).expect("it begins");
+    let (first, before) = (look(), bench.machine.ledger.snapshot().expect("a copy"));
+    assert_eq!(begin(first), Begun::Run(first.number + 1));
+    let second = Standing {
+        in_control: first.in_control,
+        ..look()
+    };
+    bench.machine.ledger.restore(&before).expect("put back");
+    assert_eq!(begin(second), Begun::Restored);
+    assert_eq!(look().number, first.number);
+    assert!(look().restored);
 }
 
 /// Every table that a person or a bill looks at, as one text.
