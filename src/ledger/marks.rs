@@ -56,10 +56,13 @@ pub async fn page(
         .collect()
 }
 
-/// Marked pairs whose cycle's end nobody has asked for yet.
+/// Pairs whose cycle's end nobody has asked for yet: marked ones, and those that have entries, also
+/// where these were taken back at once and nothing is marked.
 pub async fn without_end(ledger: &dyn Db, rows: i64) -> Result<Vec<Pair>, Fault> {
     let sql = "select account_id, feature, cycle from counter \
-        where version > told and ends_at_ms is null limit cast(?1 as integer)";
+        where version > told and ends_at_ms is null \
+        union select account_id, feature, cycle from counter \
+        where changed_at_ms > 0 and ends_at_ms is null limit cast(?1 as integer)";
     let found = ledger.query(Statement::new(sql, params![rows])).await?;
     found.iter().map(Pair::of_row).collect()
 }

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
+use counterfoil::native::executor::block_on;
 use counterfoil::native::machine::{Gear, Machine};
 use counterfoil::ports::{Later, Signatures};
 use counterfoil::provider::{Agreements, Limits, Provider, ProviderFault, SigningKey};
@@ -147,6 +148,30 @@ fn a_cycle_whose_row_could_not_be_stored_at_its_first_use_gets_it_with_the_first
     cycles("delete from cycle");
     let (_, summary) = machine.call("POST", "/v1/run/reporter", OPERATOR, &json!({}));
     assert_eq!(summary["reported"], 1);
+    let stored = "select 1 as one from cycle where account_id = 'a' and name = '2026-11'";
+    assert_eq!(cycles(stored), 1);
+}
+
+#[test]
+fn a_cycle_whose_entries_were_all_taken_back_at_once_gets_its_row_too() {
+    let machine = Machine::geared(&[], Rc::new(crate::quick::QuickSignatures)).expect("it starts");
+    account(&machine, "a");
+    let row = |id: &str, units: i64| {
+        json!({"id": id, "account": "a", "feature": "clicks", "cycle": "2026-11", "units": units,
+            "kind": "usage", "key": id, "at": machine.clock.0.get().get()})
+    };
+    let rows = json!([row("one", 1), row("two", -1)]).to_string();
+    let batch = counterfoil::ledger::batch::statements(None, &rows, &[], machine.clock.0.get());
+    let ledger = &machine.ledger;
+    block_on(counterfoil::ports::Db::batch(ledger, batch)).expect("it is written");
+    // As if DB had been out of reach when the first of them came.
+    let cycles = |sql: &str| {
+        let rows = counterfoil::ports::Sql::query(&machine.control, sql, &[]);
+        rows.expect("it runs").len()
+    };
+    cycles("delete from cycle");
+    let (_, summary) = machine.call("POST", "/v1/run/reporter", OPERATOR, &json!({}));
+    assert_eq!(summary["tried"], 0, "nothing is to be told");
     let stored = "select 1 as one from cycle where account_id = 'a' and name = '2026-11'";
     assert_eq!(cycles(stored), 1);
 }

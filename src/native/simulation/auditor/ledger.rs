@@ -78,7 +78,7 @@ pub fn what_was_owed_is_back(world: &World) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Every cycle of which anything was to be told has its row in the control database.
+/// Every cycle that an entry names has its row in the control database.
 pub fn cycles_have_rows(world: &World) -> Result<(), Fault> {
     let known: Vec<_> = rows(&world.machine.control, "select account_id, name from cycle")?
         .iter()
@@ -89,7 +89,7 @@ pub fn cycles_have_rows(world: &World) -> Result<(), Fault> {
             ))
         })
         .collect::<Result<_, Fault>>()?;
-    let sql = "select distinct account_id, cycle from counter where version > 0 \
+    let sql = "select distinct account_id, cycle from counter where changed_at_ms > 0 \
         and ends_at_ms > 0";
     for row in rows(&world.machine.ledger, sql)? {
         let place = (
