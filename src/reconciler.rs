@@ -20,8 +20,9 @@ use crate::ledger::evidence::Evidence;
 use crate::ledger::meter::Pass;
 use crate::ledger::meter_rules::Verdict;
 use crate::ledger::meter_store::Pair;
+use crate::ledger::runs::{self, Standing};
 use crate::ledger::totals::{self, Sum};
-use crate::ledger::{feeds, restored, runs};
+use crate::ledger::{feeds, restored};
 use crate::moment;
 use crate::parallel;
 use crate::params;
@@ -36,7 +37,7 @@ const AT_ONCE: u32 = 5;
 /// What a page may cost beside its accounts, and a feature that is repaired.
 const CALLS_PER_PAGE: u32 = 16;
 /// See [`CALLS_PER_PAGE`]; its agreement may have been replaced.
-const CALLS_PER_FEATURE: u32 = 14 + base::CALLS;
+const CALLS_PER_FEATURE: u32 = 15 + base::CALLS;
 /// What reading an account's agreement again may cost.
 const CALLS_PER_REFRESH: u32 = 20;
 
@@ -159,13 +160,18 @@ impl Share {
 /// Goes on with the pass; begins a new one where the last was done.
 pub async fn run(world: &Rc<World>, calls: &Calls, pass_name: PassName) -> Result<Summary, Fault> {
     let mut place = Place::load(world, pass_name).await?;
-    let mut run = Run::begin(world, calls, pass_name == PassName::DryRun).await?;
-    run.skips_demo = true;
+    let is_dry = pass_name == PassName::DryRun;
+    let standing = runs::standing(world).await?;
     let goes_on = !place.after.is_empty();
     if !goes_on {
-        place.restored = run.restored;
+        place.filling = None;
+        if standing.restored && !is_dry {
+            place.filling = Some(runs::begin_filling(world).await?);
+        }
     }
-    if place.restored && run.visits == Visits::WhoMayOwe {
+    let mut run = Run::begin(world, calls, standing, is_dry).await?;
+    run.skips_demo = true;
+    if place.filling.is_some() && run.visits == Visits::WhoMayOwe {
         run.visits = Visits::Everybody;
     }
     place.behind += run.shards_behind;
@@ -191,19 +197,19 @@ pub async fn run(world: &Rc<World>, calls: &Calls, pass_name: PassName) -> Resul
         if let Some(last) = turn.last {
             place.after = last.to_string();
         }
-        if pass_name != PassName::DryRun {
+        if !is_dry {
             place.store(world, pass_name).await?;
         }
     }
     if summary.done {
-        let was_whole = place.restored && place.behind == 0;
-        if was_whole && run.restored && pass_name != PassName::DryRun {
-            runs::caught_up(world).await?;
+        let is_whole = run.restored && place.behind == 0 && !is_dry;
+        if let Some(filling) = place.filling.filter(|_| is_whole) {
+            runs::caught_up(world, &filling).await?;
         }
         place = Place::default();
     }
     // A dry run that was done at once has nothing to write, not even where it stands.
-    if goes_on || !summary.done || pass_name != PassName::DryRun {
+    if goes_on || !summary.done || !is_dry {
         place.store(world, pass_name).await?;
     }
     summary.differs = run.differs();
@@ -217,7 +223,7 @@ pub async fn run_account(
     account_id: &AccountId,
     dry_run: bool,
 ) -> Result<Summary, Fault> {
-    let run = Run::begin(world, calls, dry_run).await?;
+    let run = Run::begin(world, calls, runs::standing(world).await?, dry_run).await?;
     let mut summary = Summary::default();
     let page = billed::load(&*world.db, std::slice::from_ref(account_id)).await?;
     let share = Share::of(world, calls.left());
@@ -231,8 +237,8 @@ pub async fn run_account(
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Place {
     after: String,
-    /// Whether the ledger was known to be restored when the pass began.
-    restored: bool,
+    /// Where the ledger was known to be restored when the pass began: a token of that ledger.
+    filling: Option<String>,
     /// Objects that were behind.
     behind: i64,
 }
@@ -251,16 +257,16 @@ impl Place {
             .unwrap_or_default();
         Ok(Self {
             after: row.opt_text("after")?.unwrap_or_default().to_owned(),
-            restored: found
-                .get("restored")
-                .and_then(Json::as_bool)
-                .unwrap_or(false),
+            filling: found
+                .get("filling")
+                .and_then(Json::as_str)
+                .map(str::to_owned),
             behind: found.get("behind").and_then(Json::as_i64).unwrap_or(0),
         })
     }
 
     async fn store(&self, world: &World, pass: PassName) -> Result<(), Fault> {
-        let found = json!({"restored": self.restored, "behind": self.behind}).to_string();
+        let found = json!({"filling": self.filling, "behind": self.behind}).to_string();
         let sql = "insert into cron (name, after, found) values (?1, ?2, ?3) \
             on conflict (name) do update set after = excluded.after, found = excluded.found";
         let params = params![pass.name(), self.after.as_str(), found];
@@ -315,31 +321,27 @@ struct Work<'a> {
 }
 
 impl<'a> Run<'a> {
-    async fn begin(world: &'a Rc<World>, calls: &'a Calls, is_dry: bool) -> Result<Self, Fault> {
-        // A dry run writes no meter, so it needs no number.
-        let number = if is_dry {
-            let standing = runs::standing(world).await?;
-            (!standing.restored).then_some(standing.number)
-        } else {
-            runs::begin_beside_others(world).await?
-        };
+    async fn begin(
+        world: &'a Rc<World>,
+        calls: &'a Calls,
+        standing: Standing,
+        is_dry: bool,
+    ) -> Result<Self, Fault> {
         let shards_behind = if is_dry {
             0
         } else {
             feeds::hand_to_shards(world).await?
         };
-        let restored = number.is_none();
         Ok(Self {
             world,
             calls,
-            // Nothing is written to a ledger that was put back.
-            pass: Pass::new(number.unwrap_or(i64::MAX)),
-            restored,
-            visits: match (is_dry, restored) {
+            visits: match (is_dry, standing.restored) {
                 (true, _) => Visits::Nobody,
                 (false, true) => Visits::Everybody,
                 (false, false) => Visits::WhoMayOwe,
             },
+            restored: standing.restored,
+            pass: Pass::new(standing.number, standing.token),
             shards_behind,
             is_dry,
             skips_demo: false,

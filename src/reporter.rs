@@ -35,7 +35,8 @@ const CALLS_PER_PAGE: u32 = 16;
 /// and was replaced.
 pub const CALLS_LEAST: u32 =
     10 + CALLS_PER_PAGE + CALLS_PER_METER + base::CALLS + CALLS_PER_REFRESH;
-/// What one meter may cost: make, claim, read, write, confirm.
+/// What one meter may cost: make, claim, token, read, write, confirm. The few whose token another
+/// sender's overtakes take two more, of what `CALLS_PER_RUN` leaves below the platform's limit.
 const CALLS_PER_METER: u32 = 7;
 /// What reading an agreement again may cost: ticket, read, facts, batch, and loading it.
 const CALLS_PER_REFRESH: u32 = 20;
@@ -101,12 +102,11 @@ async fn run_of(
         summary.done = true;
         return Ok(summary);
     }
-    let number = match runs::begin(world, standing).await? {
-        Begun::Run(number) => number,
+    let pass = match runs::begin(world, &standing).await? {
+        Begun::Run(number, token) => Pass::new(number, token),
         Begun::Restored => return Ok(restored(world, standing.number)),
         Begun::Overtaken => return Ok(summary),
     };
-    let pass = Pass::new(number);
     let run = Run {
         world,
         calls,
@@ -145,7 +145,7 @@ struct Tried {
 }
 
 impl Run<'_> {
-    /// Asks the accounts' anchors when the cycles of new marks end, and stores the cycles' rows:
+    /// Asks the accounts' anchors when the cycles of new counters end, and stores the cycles' rows:
     /// where DB was out of reach at the first use of a cycle, entries name one that it lacks.
     async fn find_ends(&self) -> Result<(), Fault> {
         while self.calls.left() > CALLS_PER_PAGE {

@@ -73,11 +73,11 @@ pub async fn open(world: &World, subject: &Subject) -> Result<i64, Fault> {
         return Ok(current.number);
     }
     let number = meters.last().map_or(0, |meter| meter.number) + 1;
-    let statements = match meters.iter().rfind(is_it) {
-        Some(meter) => vec![store::take_up(pair, meter.number, number)],
+    let statement = match meters.iter().rfind(is_it) {
+        Some(meter) => store::take_up(pair, meter.number, number),
         None => store::create(pair, number, id, start),
     };
-    world.ledger.batch(statements).await?;
+    world.ledger.query(statement).await?;
     Ok(number)
 }
 

@@ -363,6 +363,10 @@ impl OpenPair<'_> {
             Some(said) if is_settled => self.said(&subject, &said).await,
             _ if by.is_dry => self.again(&subject).await,
             said => {
+                if self.sum.version == 0 {
+                    let counter = meter_store::create_counter(&self.sum.pair);
+                    by.world.ledger.query(counter).await?;
+                }
                 let written =
                     write_guarded(by.world, by.pass, &mut subject, How::Reconcile).await?;
                 self.after_write(&subject, said, written).await

@@ -15,10 +15,12 @@ use super::base::{self, Base};
 use super::base_rules::{Agreement, Identity, is_other_meter, without_row};
 use super::evidence::Evidence;
 use super::meter_rules::{
-    Cause, Facts, Outcome, SEND_TIMEOUT_MS, Turn, Verdict, is_foreign, judge, to_send, turn,
+    Cause, Facts, Outcome, Recorded, SEND_TIMEOUT_MS, Turn, Verdict, is_foreign, judge, to_send,
+    turn,
 };
 use super::meter_store::{self as store, Claim, Meter, Pair};
 use super::review::{Review, ReviewKind};
+use super::runs;
 use crate::cycle::Cycle;
 use crate::fault::Fault;
 use crate::ports::Statement;
@@ -29,8 +31,10 @@ use crate::world::World;
 /// One run of the reporter or the reconciler.
 #[derive(Debug, Default)]
 pub struct Pass {
-    /// The number that `LEDGER_0` must have reached for anything to be written.
+    /// Its number.
     pub run: i64,
+    /// A token that DB has reached; `LEDGER_0` must have it for anything to be written.
+    pub token: RefCell<String>,
     /// Whether the provider asked us to wait: nothing more is sent in this run.
     pub told_to_wait: Cell<bool>,
     /// Accounts whose agreement was read again in this run; once is enough.
@@ -40,10 +44,11 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// A run under that number.
-    pub fn new(run: i64) -> Self {
+    /// A run under that number and token.
+    pub fn new(run: i64, token: String) -> Self {
         Self {
             run,
+            token: RefCell::new(token),
             ..Self::default()
         }
     }
@@ -110,7 +115,8 @@ impl Subject {
 pub enum Held {
     /// By the turn guard.
     Turn(Turn),
-    /// Another sender has it, or an item must be closed first, or a 429 is being waited for.
+    /// Another sender has it, or an item must be closed first, or a 429 is being waited for, or
+    /// the ledger was put back.
     Busy,
     /// What an earlier meter of the cycle holds is not known.
     BaseInDoubt,
@@ -181,13 +187,9 @@ pub async fn write(
     let number = base::open(world, subject).await?;
     let token = world.mint("tok_")?;
     let now = world.now();
-    let statement = store::claim(
-        &subject.pair,
-        number,
-        subject.agreement.period.starts_at,
-        &token,
-        (now, pass.run),
-    );
+    let known = pass.token.borrow().clone();
+    let (pair, start) = (&subject.pair, subject.agreement.period.starts_at);
+    let statement = store::claim(pair, number, start, &token, (now, &known));
     let rows = world.ledger.query(statement).await?;
     let Some(claim) = store::claimed(&rows, token, now)? else {
         return Ok(Written::held(Held::Busy));
@@ -203,7 +205,14 @@ pub async fn write(
         // Somebody met a newer agreement than we loaded.
         return lease.put_back(Written::held(Held::Busy)).await;
     }
-    lease.work(how).await
+    match lease.record().await {
+        Ok(Recorded::Yes) => lease.work(how).await,
+        Ok(Recorded::Restored | Recorded::Lost) => lease.put_back(Written::held(Held::Busy)).await,
+        Err(fault) => {
+            lease.put_back(Written::default()).await?;
+            Err(fault)
+        }
+    }
 }
 
 /// What a read gave.
@@ -225,6 +234,17 @@ struct Lease<'a> {
 }
 
 impl Lease<'_> {
+    /// Before anything stands on what the claim read: DB knows the token, so that a ledger which
+    /// is put back to before the claim is recognised.
+    async fn record(&self) -> Result<Recorded, Fault> {
+        let (token, earlier) = (&self.claim.token, &self.claim.earlier);
+        let recorded = runs::record(self.world, self.pass.run, token, earlier).await?;
+        if recorded == Recorded::Yes {
+            self.pass.token.replace(token.clone());
+        }
+        Ok(recorded)
+    }
+
     async fn work(&self, how: How) -> Result<Written, Fault> {
         let claimed = (self.number, &self.claim);
         let (base, fixing) = match base::find(self.world, self.pass, self.subject, claimed).await? {
@@ -492,6 +512,6 @@ impl Lease<'_> {
 pub(super) async fn wait(world: &World, pass: &Pass, wait_ms: i64) -> Result<(), Fault> {
     pass.told_to_wait.set(true);
     let until = world.now().after(wait_ms.max(1000));
-    world.ledger.query(store::not_before(until)).await?;
+    world.ledger.query(runs::not_before(until)).await?;
     Ok(())
 }

@@ -314,9 +314,31 @@ pub enum CarryRefused {
     TooMuch,
 }
 
-/// Whether `LEDGER_0` was put back to an earlier state: a run writes its number there first.
-pub const fn was_restored(in_ledger: i64, in_control: i64) -> bool {
-    in_ledger < in_control
+/// Whether `LEDGER_0` was put back to an earlier state: a run writes its number there first, and
+/// whoever sends a total its token, so DB never knows more than the ledger.
+pub const fn was_restored(in_ledger: i64, in_control: i64, has_token: bool) -> bool {
+    in_ledger < in_control || !has_token
+}
+
+/// What became of a token that was to be written to DB before anything is sent under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// DB knows it, or one that was given after it.
+    Yes,
+    /// `LEDGER_0` was put back: it lacks what DB knows.
+    Restored,
+    /// `LEDGER_0` was put back to before it gave this token, but not to before what DB knows.
+    Lost,
+}
+
+/// Says that of a token which DB did not take, because it knows one that was not given before it.
+pub const fn recorded(has_own: bool, has_latest: bool) -> Recorded {
+    match (has_own, has_latest) {
+        // Both are in the ledger, so DB's was given after this one.
+        (true, true) => Recorded::Yes,
+        (_, false) => Recorded::Restored,
+        (false, true) => Recorded::Lost,
+    }
 }
 
 /// The end to which a `period_mismatch` moves the running cycle, if it lies far enough ahead.
@@ -351,6 +373,29 @@ mod tests {
             starts_at: Some(at("2026-10-20T15:29:00Z")),
             ends_at: Some(at(end)),
         }
+    }
+
+    #[test]
+    fn a_ledger_behind_in_number_or_without_the_last_token_was_put_back() {
+        for (in_ledger, in_control, has_token, expected) in [
+            (7, 7, true, false),
+            (8, 7, true, false),
+            (6, 7, true, true),
+            (7, 7, false, true),
+            (8, 7, false, true),
+        ] {
+            let said = format!("{in_ledger} {in_control} {has_token}");
+            let found = was_restored(in_ledger, in_control, has_token);
+            assert_eq!(found, expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_db_did_not_take_is_good_only_while_the_ledger_has_both() {
+        assert_eq!(recorded(true, true), Recorded::Yes);
+        assert_eq!(recorded(true, false), Recorded::Restored);
+        assert_eq!(recorded(false, false), Recorded::Restored);
+        assert_eq!(recorded(false, true), Recorded::Lost);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::base_rules::{Earlier, Identity};
 use super::meter_rules::{Outcome, SEND_LEASE_MS};
+use super::runs::given_since;
 use super::totals::within;
 use crate::fault::Fault;
 use crate::params;
@@ -253,18 +254,24 @@ pub struct Claim {
     pub version: i64,
     /// The cycle's total.
     pub total: Delta,
+    /// The tokens that were given before this one, from the known one on: a JSON list.
+    pub earlier: String,
 }
 
-/// Makes the meter of that number, and an empty counter where the ledger has no entry. The first
-/// one of a cycle has the base zero; a later one's is fixed before its first write.
-pub fn create(pair: &Pair, number: i64, agreement: &str, start: Option<Millis>) -> Vec<Statement> {
+/// Makes the meter of that number. The first one of a cycle has the base zero; a later one's is
+/// fixed before its first write.
+pub fn create(pair: &Pair, number: i64, agreement: &str, start: Option<Millis>) -> Statement {
     let base = (number == 1).then_some(Delta::ZERO);
-    let meter = Statement::new(
+    Statement::new(
         "insert into meter (account_id, feature, cycle, number, agreement_id, period_start_ms, \
          base) values (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict do nothing",
         pair.params(number, params![agreement, start, base]),
-    );
-    let counter = Statement::new(
+    )
+}
+
+/// Makes an empty counter where the ledger has no entry.
+pub fn create_counter(pair: &Pair) -> Statement {
+    Statement::new(
         "insert into counter (account_id, feature, cycle, total, version, changed_at_ms) \
          values (?1, ?2, ?3, 0, 0, 0) on conflict do nothing",
         params![
@@ -272,8 +279,7 @@ pub fn create(pair: &Pair, number: i64, agreement: &str, start: Option<Millis>) 
             pair.feature.as_str(),
             pair.cycle.as_str()
         ],
-    );
-    vec![counter, meter]
+    )
 }
 
 /// Makes an earlier meter the current one again: its agreement was taken up again. What is known of
@@ -291,15 +297,16 @@ pub fn take_up(pair: &Pair, from: i64, number: i64) -> Statement {
 
 /// The conditional update by which one sender gets the meter, with version and total as they are
 /// in the same moment. Nobody gets it while another lease runs, an item must be closed first, a
-/// later meter exists, a 429 is being waited for, or the ledger lies behind the run `run`.
-/// A period's start that has become known is noted.
+/// later meter exists, a 429 is being waited for, or the ledger lacks the token `known`: it was put
+/// back. A period's start that has become known is noted. A trigger keeps the token.
 pub fn claim(
     pair: &Pair,
     number: i64,
     period_start: Option<Millis>,
     token: &str,
-    (now, run): (Millis, i64),
+    (now, known): (Millis, &str),
 ) -> Statement {
+    let earlier = given_since("?8");
     let total = within(
         "coalesce((select c.total from counter c where c.account_id = ?1 and c.feature = ?2 \
          and c.cycle = ?3), 0)",
@@ -313,15 +320,16 @@ pub fn claim(
          and (token is null or lease_until_ms <= ?7) and review_id is null \
          and not exists (select 1 from meter l where l.account_id = ?1 and l.feature = ?2 \
            and l.cycle = ?3 and l.number > ?4) \
-         and exists (select 1 from meter_run r where r.number >= ?8 and r.not_before_ms <= ?7) \
+         and exists (select 1 from meter_run r where r.not_before_ms <= ?7) \
+         and exists (select 1 from meter_token t where t.token = ?8) \
          returning agreement_id, base, sent, in_doubt, foreign_accepted, reported, last_outcome, \
          coalesce((select c.version from counter c where c.account_id = ?1 and c.feature = ?2 \
            and c.cycle = ?3), 0) as version, \
-         {total} as total"
+         {total} as total, {earlier} as earlier"
         ),
         pair.params(
             number,
-            params![token, now.after(SEND_LEASE_MS), now, run, period_start],
+            params![token, now.after(SEND_LEASE_MS), now, known, period_start],
         ),
     )
 }
@@ -343,6 +351,7 @@ pub fn claimed(rows: &[Row], token: String, now: Millis) -> Result<Option<Claim>
         last_outcome: row.opt_text("last_outcome")?.and_then(Outcome::parse),
         version: row.int("version")?,
         total: row.delta("total")?,
+        earlier: row.text("earlier")?.to_owned(),
     }))
 }
 
@@ -572,13 +581,5 @@ pub fn accept_foreign(review_id: &str) -> Statement {
     Statement::new(
         "update meter set review_id = null, foreign_accepted = 1 where review_id = ?1",
         params![review_id],
-    )
-}
-
-/// Nothing is sent before then; a later 429 never shortens the wait.
-pub fn not_before(until: Millis) -> Statement {
-    Statement::new(
-        "update meter_run set not_before_ms = max(not_before_ms, ?1)",
-        params![until],
     )
 }

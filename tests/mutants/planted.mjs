@@ -226,13 +226,31 @@ export default [
   {
     name: "a lower total written after a restore",
     file: "src/ledger/meter_rules.rs",
-    edits: [["in_ledger < in_control", "in_ledger < in_control && false"]],
-    tests: ["meters", "reconciler"],
+    edits: [["in_ledger < in_control || !has_token", "in_ledger < in_control && false"]],
+    tests: ["restored", "meters", "reconciler"],
   },
   {
     name: "a lower total written by a run that a restore overtook",
-    file: METER_STORE,
-    edits: [["r.number >= ?8 and r.not_before_ms <= ?7", "?8 >= 0 and r.not_before_ms <= ?7"]],
-    tests: ["restored", "meters", "reconciler"],
+    file: "src/ledger/runs.rs",
+    edits: [["where coalesce(token, ?4) in (select value from json_each(?3))", "where ?3 <> ?4"]],
+    tests: ["restored"],
+  },
+  {
+    name: "a ledger that was put back to a moment within a run is not recognised",
+    file: "src/ledger/meter_rules.rs",
+    edits: [["in_ledger < in_control || !has_token", "in_ledger < in_control"]],
+    tests: ["moment_within_a_run"],
+  },
+  {
+    name: "a meter is told before anybody could know of it",
+    file: "src/ledger/meter.rs",
+    edits: [["match lease.record().await {", "match Ok::<_, Fault>(Recorded::Yes) {"]],
+    tests: ["moment_within_a_run"],
+  },
+  {
+    name: "a ledger that is put back while it is filled counts as filled",
+    file: "src/ledger/runs.rs",
+    edits: [["where exists (select 1 from meter_token f where f.token = ?2) \\\n             on conflict", "where ?2 <> '' \\\n             on conflict"]],
+    tests: ["restored"],
   },
 ];

@@ -14,7 +14,7 @@ use counterfoil::fault::Fault;
 use counterfoil::ledger::billed;
 use counterfoil::ledger::meter::{How, Pass, Subject};
 use counterfoil::ledger::meter_store::{Pair, meters_of};
-use counterfoil::ledger::runs;
+use counterfoil::ledger::runs::{self, Standing};
 use counterfoil::ledger::turn_guard::write_guarded;
 use counterfoil::native::executor::block_on;
 use counterfoil::native::machine::{Gear, Machine};
@@ -267,8 +267,8 @@ async fn load(world: &World) -> Subject {
     }
 }
 
-async fn send(world: Rc<World>, run: i64, mut subject: Subject, how: How) {
-    let pass = Pass::new(run);
+async fn send(world: Rc<World>, standing: Standing, mut subject: Subject, how: How) {
+    let pass = Pass::new(standing.number, standing.token);
     let sent = write_guarded(&world, &pass, &mut subject, how).await;
     sent.expect("no fault");
 }
@@ -292,9 +292,10 @@ fn around_one_meter_and_one_click_no_order_of_two_senders_lets_an_older_total_wi
         loop {
             stage.put_back();
             let subject = block_on(load(&world));
-            let run = block_on(runs::standing(&world)).expect("reads").number;
+            let standing = block_on(runs::standing(&world)).expect("reads");
             let sender = |how| -> Later<'_, ()> {
-                Box::pin(send(Rc::clone(&world), run, subject.clone(), how))
+                let standing = standing.clone();
+                Box::pin(send(Rc::clone(&world), standing, subject.clone(), how))
             };
             let tasks: Vec<Later<'_, ()>> = vec![
                 sender(hows[0]),

@@ -9,22 +9,26 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use counterfoil::fault::Fault;
+use counterfoil::ledger::meter_rules::Recorded;
 use counterfoil::ledger::runs::{self, Begun, Standing};
 use counterfoil::native::executor::block_on;
-use counterfoil::native::machine::{Gear, Machine};
+use counterfoil::native::machine::{Gear, Machine, ObjectPool};
 use counterfoil::native::sqlite::Sqlite;
-use counterfoil::ports::{Db, Later, Rows, Signatures, Statement};
+use counterfoil::ports::{Db, Later, ObjectName, Rows, Signatures, Statement};
 use serde_json::{Value, json};
 
 use crate::meters::{Bench, MINUTE, account};
 use crate::quick::{Hashes, QuickSignatures};
 
-/// Puts the ledger back before the nth call to a database.
+/// Puts the ledger back before the nth call to a database; may take the copy before an earlier one,
+/// and lets what a shard has waiting reach the ledger right after that.
 #[derive(Default)]
 struct Restore {
     seen: Cell<u32>,
+    copy_at: Cell<u32>,
     at: Cell<u32>,
     ledger: RefCell<Option<(Sqlite, Sqlite)>>,
+    objects: RefCell<Option<Rc<ObjectPool>>>,
 }
 
 impl Restore {
@@ -34,11 +38,38 @@ impl Restore {
         self.at.set(nth);
     }
 
-    fn pass(&self) {
+    /// The same with a copy that is taken before the call `copy_at`.
+    fn within(&self, copy_at: u32, nth: u32) {
+        self.before(nth);
+        self.copy_at.set(copy_at);
+    }
+
+    async fn copy(&self) {
+        if let Some((ledger, earlier)) = &mut *self.ledger.borrow_mut() {
+            *earlier = ledger.snapshot().expect("a copy");
+        }
+        let objects = self.objects.borrow().clone().expect("objects");
+        let sent = objects.alarm(&ObjectName::LedgerShard(0)).await;
+        sent.expect("what waits is sent");
+    }
+
+    async fn pass(&self) {
         self.seen.set(self.seen.get() + 1);
-        if self.seen.get() == self.at.get()
-            && let Some((ledger, earlier)) = &*self.ledger.borrow()
-        {
+        if self.seen.get() == self.copy_at.get() {
+            // The shard's calls are not the run's.
+            let (seen, at) = (self.seen.replace(0), self.at.replace(0));
+            self.copy_at.set(0);
+            self.copy().await;
+            self.seen.set(seen);
+            self.at.set(at);
+        }
+        if self.seen.get() == self.at.get() {
+            self.put_back();
+        }
+    }
+
+    fn put_back(&self) {
+        if let Some((ledger, earlier)) = &*self.ledger.borrow() {
             ledger.restore(earlier).expect("it is put back");
         }
     }
@@ -61,13 +92,17 @@ struct RestoringDb(Rc<Restore>, Rc<dyn Db>);
 
 impl Db for RestoringDb {
     fn query(&self, statement: Statement) -> Later<'_, Result<Rows, Fault>> {
-        self.0.pass();
-        self.1.query(statement)
+        Box::pin(async move {
+            self.0.pass().await;
+            self.1.query(statement).await
+        })
     }
 
     fn batch(&self, statements: Vec<Statement>) -> Later<'_, Result<Vec<Rows>, Fault>> {
-        self.0.pass();
-        self.1.batch(statements)
+        Box::pin(async move {
+            self.0.pass().await;
+            self.1.batch(statements).await
+        })
     }
 }
 
@@ -99,7 +134,26 @@ fn stage() -> (Bench, Rc<Restore>) {
     assert_eq!((bench.meter(), bench.marked()), (15, true));
     let ledger = bench.machine.ledger.clone();
     restore.ledger.replace(Some((ledger, earlier)));
+    let objects = Rc::clone(&bench.machine.objects);
+    restore.objects.replace(Some(objects));
     (bench, restore)
+}
+
+/// Everything that objects keep comes back, and no run on the way writes a lower total.
+fn come_to_rest(bench: &Bench, least: i64, said: &str) {
+    assert!(bench.meter() >= least, "{said}: {}", bench.meter());
+    for round in 0.. {
+        assert!(round < 8, "{said}: it does not come to rest");
+        bench.machine.advance(MINUTE + 1);
+        let summary = bench.run("reporter");
+        assert!(bench.meter() >= least, "{said}: {}", bench.meter());
+        if summary["restored"] == false && !bench.marked() {
+            break;
+        }
+        bench.run("sweeper");
+        bench.run("reconciler");
+        assert!(bench.meter() >= least, "{said}: {}", bench.meter());
+    }
 }
 
 #[test]
@@ -120,19 +174,7 @@ fn a_ledger_put_back_at_any_moment_of_a_run_lets_no_older_total_be_written() {
             run(&bench);
             restore.before(0);
             let said = format!("{job}: put back before call {nth}");
-            assert!(bench.meter() >= 15, "{said}: {}", bench.meter());
-            for round in 0.. {
-                assert!(round < 8, "{said}: it does not come to rest");
-                bench.machine.advance(MINUTE + 1);
-                let summary = bench.run("reporter");
-                assert!(bench.meter() >= 15, "{said}: {}", bench.meter());
-                if summary["restored"] == false && !bench.marked() {
-                    break;
-                }
-                bench.run("sweeper");
-                bench.run("reconciler");
-                assert!(bench.meter() >= 15, "{said}: {}", bench.meter());
-            }
+            come_to_rest(&bench, 15, &said);
             assert_eq!(bench.meter(), 16, "{said}");
             assert_eq!(bench.meters()[0]["ledger"], 16, "{said}");
             assert_eq!(bench.run("reconciler")["matched"], 2, "{said}");
@@ -141,24 +183,144 @@ fn a_ledger_put_back_at_any_moment_of_a_run_lets_no_older_total_be_written() {
     }
 }
 
+/// Goal: a ledger that is put back to a moment within the run that is under way, or to one after
+/// which only the reconciler wrote, is recognised once a meter was told anything that it lacks.
+/// Method: the copy is taken before each call of the run, two clicks reach the ledger right after
+/// it, and it is put back before each later call, or after the run. The next to write is another
+/// run, of the reporter or the reconciler, before anybody was handed what the ledger lacks.
+#[test]
+fn a_ledger_put_back_to_a_moment_within_a_run_lets_no_older_total_be_written() {
+    let mut told = 0;
+    for (job, next) in [("reporter", "reconciler"), ("reconciler", "reporter")] {
+        let run = |bench: &Bench, job: &str| {
+            // It may fail: the lease that it held is gone.
+            let _ = bench.call("POST", &format!("/v1/run/{job}"), &json!({}));
+        };
+        let staged = || {
+            let (bench, restore) = stage();
+            for _ in 0..2 {
+                bench.machine.call("GET", "/x", "", &Value::Null);
+            }
+            let clock = &bench.machine.clock.0;
+            clock.set(clock.get().after(2_000));
+            (bench, restore)
+        };
+        let (bench, restore) = staged();
+        restore.before(0);
+        run(&bench, job);
+        let calls = restore.seen.get();
+        assert!(calls > 10, "{job}: {calls} calls");
+        for copied in 1..=calls {
+            for nth in copied + 1..=calls + 1 {
+                let (bench, restore) = staged();
+                restore.within(copied, nth);
+                run(&bench, job);
+                restore.within(0, 0);
+                if nth > calls {
+                    restore.put_back();
+                }
+                let least = bench.meter();
+                told += i64::from(least == 18);
+                let said = format!("{job}: copied before call {copied}, put back before {nth}");
+                run(&bench, next);
+                come_to_rest(&bench, least, &said);
+                bench.run("reconciler");
+                come_to_rest(&bench, 18, &said);
+                assert_eq!(bench.meter(), 18, "{said}");
+                assert_eq!(bench.meters()[0]["ledger"], 18, "{said}");
+                assert_eq!(bench.reviews(), Vec::<Value>::new(), "{said}");
+            }
+        }
+    }
+    assert!(told > 50, "{told}");
+}
+
 #[test]
 fn a_run_number_that_is_given_twice_begins_no_run_and_tells_of_the_restored_ledger() {
     let (bench, _) = stage();
     let world = bench.machine.world();
     let look = || block_on(runs::standing(&world)).expect("it reads");
-    let begin = |standing| block_on(runs::begin(&world, standing)).expect("it begins");
+    let begin = |standing: &_| match block_on(runs::begin(&world, standing)).expect("it begins") {
+        Begun::Run(number, _) => Some(number),
+        Begun::Restored => None,
+        Begun::Overtaken => panic!("it was put back once, to before the other run"),
+    };
     let (seen, before) = (look(), bench.machine.ledger.snapshot().expect("a copy"));
-    assert_eq!(begin(seen), Begun::Run(seen.number + 1));
+    assert_eq!(begin(&seen), Some(seen.number + 1));
     bench.machine.ledger.restore(&before).expect("put back");
-    assert_eq!(begin(seen), Begun::Overtaken);
+    assert_eq!(begin(&seen), None);
     assert!(look().restored);
-    assert_eq!(begin(look()), Begun::Restored);
-    // Two runs that begin at once are both runs, unless the later one was quicker.
-    block_on(runs::caught_up(&world)).expect("it catches up");
+    assert_eq!(begin(&look()), None);
+    // Two runs that begin at once are both runs.
+    let filling = block_on(runs::begin_filling(&world)).expect("a token");
+    block_on(runs::caught_up(&world, &filling)).expect("it catches up");
     let seen = look();
     assert!(!seen.restored);
-    assert_eq!(begin(seen), Begun::Run(seen.number + 1));
-    assert_eq!(begin(seen), Begun::Run(seen.number + 2));
+    assert_eq!(begin(&seen), Some(seen.number + 1));
+    assert_eq!(begin(&seen), Some(seen.number + 2));
+}
+
+/// Goal: a sender that was overtaken by another one still sends, one whose ledger was put back does
+/// not.
+/// Method: three tokens are given one after the other and written to DB in the wrong order.
+#[test]
+fn a_token_is_good_where_a_later_one_is_known_and_not_where_the_ledger_lost_either() {
+    let (bench, _) = stage();
+    let (world, ledger) = (bench.machine.world(), &bench.machine.ledger);
+    let known = block_on(runs::standing(&world)).expect("it reads").token;
+    let give = |token: &str| {
+        let list = runs::given_since("?2");
+        let sql = format!(
+            "insert into meter_token (token, until_ms) values (?1, 0) returning {list} as earlier"
+        );
+        let give = Statement::new(sql, vec![token.into(), known.as_str().into()]);
+        let rows = block_on(Db::query(ledger, give)).expect("it is given");
+        rows[0].text("earlier").expect("a list").to_owned()
+    };
+    let record = |token: &str, earlier: &str| {
+        block_on(runs::record(&world, 0, token, earlier)).expect("it is looked at")
+    };
+    let restored = || block_on(runs::standing(&world)).expect("it reads").restored;
+    let before = ledger.snapshot().expect("a copy");
+    let (one, two) = (give("one"), give("two"));
+    let with_two = ledger.snapshot().expect("a copy");
+    assert_eq!(record("two", &two), Recorded::Yes);
+    assert_eq!(record("one", &one), Recorded::Yes, "two was given after it");
+    let three = give("three");
+    ledger.restore(&with_two).expect("put back");
+    assert!(!restored(), "three was never told of");
+    assert_eq!(
+        record("three", &three),
+        Recorded::Yes,
+        "in the ledger that was"
+    );
+    assert!(restored());
+    let other = give("other");
+    assert_eq!(record("other", &other), Recorded::Restored);
+    ledger.restore(&before).expect("put back");
+    assert_eq!(record("other", &other), Recorded::Restored);
+    // Filled again, the ledger has everything; who read it meanwhile sends nothing.
+    let meanwhile = give("meanwhile");
+    let filling = block_on(runs::begin_filling(&world)).expect("a token");
+    block_on(runs::caught_up(&world, "of another ledger")).expect("nothing happens");
+    assert!(restored());
+    block_on(runs::caught_up(&world, &filling)).expect("it catches up");
+    assert!(!restored());
+    assert_eq!(record("meanwhile", &meanwhile), Recorded::Lost);
+}
+
+#[test]
+fn a_run_of_a_release_without_tokens_is_recognised_by_its_number() {
+    let (bench, _) = stage();
+    let count = "update cron set number = number + 1 where name = 'reporter'";
+    block_on(Db::query(
+        &bench.machine.control,
+        Statement::new(count, vec![]),
+    ))
+    .expect("it counts");
+    assert_eq!(bench.run("reporter")["restored"], true);
+    bench.run("reconciler");
+    assert_eq!(bench.run("reporter")["restored"], false);
 }
 
 /// A run looks while an older one has stepped in the ledger and not yet in DB, and then the ledger
@@ -168,15 +330,15 @@ fn a_run_that_looked_while_another_began_takes_no_step_in_a_ledger_put_back_sinc
     let (bench, _) = stage();
     let world = bench.machine.world();
     let look = || block_on(runs::standing(&world)).expect("it reads");
-    let begin = |standing| block_on(runs::begin(&world, standing)).expect("it begins");
+    let begin = |standing: &_| block_on(runs::begin(&world, standing)).expect("it begins");
     let (first, before) = (look(), bench.machine.ledger.snapshot().expect("a copy"));
-    assert_eq!(begin(first), Begun::Run(first.number + 1));
+    assert!(matches!(begin(&first), Begun::Run(number, _) if number == first.number + 1));
     let second = Standing {
-        in_control: first.in_control,
+        token: first.token.clone(),
         ..look()
     };
     bench.machine.ledger.restore(&before).expect("put back");
-    assert_eq!(begin(second), Begun::Restored);
+    assert_eq!(begin(&second), Begun::Restored);
     assert_eq!(look().number, first.number);
     assert!(look().restored);
 }

@@ -50,6 +50,10 @@ const FOUND: &[(u64, &str)] = &[
     ),
     (1665, "the audit: a period that lies across two cycles"),
     (
+        265,
+        "a ledger that was put back within a run was taken for complete",
+    ),
+    (
         2026,
         "an admission was told of a job that another had asked for",
     ),
@@ -88,6 +92,9 @@ const EXERCISED: &[&str] = &[
     "shard_storage_lost",
     "new_epoch_alerted",
     "ledger_restored",
+    "restored_within_the_last_run",
+    "restored_after_claims_alone",
+    "restored_under_runs_that_begin",
     "entry_owed_after_restore",
     "entry_back_after_restore",
     "entry_lost_with_ledger",

@@ -3,9 +3,13 @@
 //! may be.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use super::auditor::ledger::{self, rows};
 use super::books::Owed;
+use super::chaos::turn;
+use super::clients::operators;
+use super::trouble::start;
 use super::world::World;
 use crate::fault::Fault;
 use crate::native::sqlite::Sqlite;
@@ -17,13 +21,69 @@ pub const KEEP_MS: i64 = 24 * 3_600_000;
 /// An object's clock differs from the machine's by so much at most.
 const SKEW_MS: i64 = 9_000;
 
+/// So often at most is waited before a copy is taken or put back under way.
+const MOMENTS_MAX: usize = 30;
+
 /// An earlier state of `LEDGER_0`.
 pub struct LedgerCopy {
     ledger: Sqlite,
     /// When it was taken.
     at: i64,
-    /// The number of the last reporter run that it knows.
-    run: i64,
+    /// Who had told meters by then.
+    told: Told,
+}
+
+/// Who has told meters so far, as both databases know it.
+struct Told {
+    /// The last token under which a meter may have been told, as DB knows it.
+    token: String,
+    /// The number of the last reporter run that has begun in `LEDGER_0`.
+    in_ledger: i64,
+    /// The same, as DB knows it.
+    in_control: i64,
+    /// How often meters were claimed.
+    claims: i64,
+    /// When a reporter last tried one.
+    tried_at: i64,
+}
+
+impl Told {
+    fn of(world: &World) -> Result<Self, Fault> {
+        let (ledger, control) = (&world.machine.ledger, &world.machine.control);
+        let last = "select coalesce(token, 'none') as token from cron where name = 'reporter'";
+        let last = rows(control, last)?;
+        let token = last.first().map_or(Ok("none"), |row| row.text("token"))?;
+        Ok(Self {
+            token: token.to_owned(),
+            in_ledger: number(ledger, "select number from meter_run")?,
+            in_control: number(control, "select number from cron where name = 'reporter'")?,
+            claims: number(
+                ledger,
+                "select coalesce(sum(claims), 0) as number from meter",
+            )?,
+            tried_at: number(
+                ledger,
+                "select coalesce(sum(tried_at_ms), 0) as number from counter",
+            )?,
+        })
+    }
+
+    /// What a ledger that is put back to `earlier` cannot see by its runs' number.
+    fn since(&self, earlier: &Self) -> Vec<&'static str> {
+        let is_same_run = self.in_control == earlier.in_ledger;
+        let claimed = self.claims > earlier.claims;
+        let mut seen = Vec::new();
+        if is_same_run && claimed && self.tried_at > earlier.tried_at {
+            seen.push("restored_within_the_last_run");
+        }
+        if is_same_run && claimed && self.tried_at == earlier.tried_at {
+            seen.push("restored_after_claims_alone");
+        }
+        if self.in_ledger > self.in_control && self.in_ledger > earlier.in_ledger {
+            seen.push("restored_under_runs_that_begin");
+        }
+        seen
+    }
 }
 
 fn number(database: &Sqlite, sql: &str) -> Result<i64, Fault> {
@@ -217,28 +277,43 @@ impl World {
 
     /// Takes a copy of `LEDGER_0`.
     pub fn copy_ledger(&self) -> Result<(), Fault> {
-        let copy = LedgerCopy {
-            ledger: self.machine.ledger.snapshot()?,
-            at: self.now().get(),
-            run: number(&self.machine.ledger, "select number from meter_run")?,
-        };
-        self.copy.replace(Some(copy));
+        self.copy.replace(Some(self.take_copy()?));
         Ok(())
     }
 
-    /// Puts `LEDGER_0` back to the copy, where a reporter run has begun since: by its number the
-    /// earlier state is recognised.
+    fn take_copy(&self) -> Result<LedgerCopy, Fault> {
+        Ok(LedgerCopy {
+            ledger: self.machine.ledger.snapshot()?,
+            at: self.now().get(),
+            told: Told::of(self)?,
+        })
+    }
+
+    /// Puts `LEDGER_0` back to the last copy, if there is one.
     pub fn restore_ledger(&self) -> Result<(), Fault> {
-        let Some(copy) = self.copy.take() else {
-            return Ok(());
-        };
-        let in_control = "select number from cron where name = 'reporter'";
-        if number(&self.machine.control, in_control)? <= copy.run {
+        match self.copy.take() {
+            Some(copy) => self.put_back(&copy),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts `LEDGER_0` back to the copy, at whatever moment of whoever is at work, where anything
+    /// was told to a meter since: what else it then lacks nobody can see, and no meter holds it.
+    fn put_back(&self, copy: &LedgerCopy) -> Result<(), Fault> {
+        let now = Told::of(self)?;
+        let knows = format!(
+            "select 1 as one from meter_token where token = '{}'",
+            now.token
+        );
+        if !rows(&copy.ledger, &knows)?.is_empty() {
             return Ok(());
         }
         let before = ledger::entries(self)?;
         self.machine.ledger.restore(&copy.ledger)?;
         self.stats().count("ledger_restored");
+        for what in now.since(&copy.told) {
+            self.stats().count(what);
+        }
         let after = ledger::entries(self)?;
         let gone = before
             .into_iter()
@@ -308,6 +383,37 @@ impl World {
                 books.excuse(&owed.row);
             }
         }
+    }
+}
+
+/// Somebody takes a copy of `LEDGER_0` and puts it back while others write meters: reporter runs
+/// that begin, are under way or have ended, or the reconciler alone.
+pub async fn put_back_under_way(world: Rc<World>) {
+    let job = if world.draw(3) == 0 {
+        "reconciler"
+    } else {
+        "reporter"
+    };
+    for _ in 0..=world.draw(3) {
+        start(&world, |world| operators::run(world, job));
+    }
+    wait(&world).await;
+    let outcome = match world.take_copy() {
+        Ok(copy) => {
+            wait(&world).await;
+            world.put_back(&copy)
+        }
+        Err(fault) => Err(fault),
+    };
+    if let Err(fault) = outcome {
+        world.complain(fault.to_string());
+    }
+}
+
+/// While others do a few things.
+async fn wait(world: &World) {
+    for _ in 0..world.draw(MOMENTS_MAX) {
+        turn().await;
     }
 }
 

@@ -7,6 +7,7 @@ use super::clients::jobs::JobPlan;
 use super::clients::provider::Change;
 use super::clients::visitors::Who;
 use super::clients::{jobs, operators, provider, usage, visitors};
+use super::disaster;
 use super::run::{Size, account_name};
 use super::world::World;
 use crate::cycle::{Anchor, cycle_at};
@@ -180,7 +181,11 @@ fn break_something(world: &Rc<World>) -> Result<(), Fault> {
             world.chaos.storm.set(STORM);
             Ok(())
         }
-        66..80 => world.copy_ledger(),
-        _ => world.restore_ledger(),
+        66..78 => world.copy_ledger(),
+        78..90 => world.restore_ledger(),
+        _ => {
+            start(world, disaster::put_back_under_way);
+            Ok(())
+        }
     }
 }
