@@ -104,4 +104,5 @@ pub const STEPS: &[&[&str]] = &[
     ],
     // Who ended the job in its owner's place, and why: JSON, where somebody did.
     &["alter table job add column by_hand text"],
+    feed::COUNTED,
 ];

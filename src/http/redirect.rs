@@ -12,7 +12,6 @@ use super::reply::{Answer, Problem, Response};
 use super::request::{Method, Request};
 use crate::ledger::clicks::{self, Click, SetOut};
 use crate::ledger::wire::Visitor;
-use crate::links::crawlers::judge;
 use crate::links::rules::{Decision, Visit, is_prefetch};
 use crate::links::store::Target;
 use crate::links::{code, decide, lookup};
@@ -62,8 +61,8 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn click(self, code: LinkCode, target: &Target, at: Millis) -> Click {
-        let verdict = judge(Some(self.user_agent));
+    fn click(self, world: &World, code: LinkCode, target: &Target, at: Millis) -> Click {
+        let verdict = world.isolate.links.verdicts.on(self.user_agent);
         Click {
             account_id: target.account_id.clone(),
             code,
@@ -102,7 +101,10 @@ pub fn at_once(world: &World, code: &str, asked: Asked<'_>) -> Option<AtOnce> {
     let now = world.now();
     let target = lookup::remembered(world, &code, now)?;
     let click = match decide(Some(target.state), asked.visit(now)) {
-        Decision::Click => Some(clicks::set_out(world, &asked.click(code, &target, now))?),
+        Decision::Click => Some(clicks::set_out(
+            world,
+            &asked.click(world, code, &target, now),
+        )?),
         Decision::RedirectOnly => None,
         Decision::Unknown | Decision::Disabled | Decision::Expired | Decision::Prefetch => {
             return None;
@@ -127,7 +129,7 @@ pub async fn short_link(call: Call) -> Answer {
     let answer = match (decide(target.as_ref().map(|t| t.state), visit), target) {
         (Decision::Click, Some(target)) => {
             // Written after the answer: nothing of it keeps the visitor waiting.
-            let click = asked.click(code, &target, call.now);
+            let click = asked.click(&call.world, code, &target, call.now);
             let recorded = clicks::record(Rc::clone(&call.world), click);
             call.world.background.spawn(Box::pin(recorded));
             redirect(&target)

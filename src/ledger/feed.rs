@@ -24,7 +24,7 @@ use crate::ports::{ObjectName, transact};
 use crate::units::{EntryId, JobId, Millis};
 use crate::world::mint;
 
-pub use super::outbox::STEP;
+pub use super::outbox::{COUNTED, STEP};
 
 /// Under this name the object owes the sending of what waits.
 const SEND: &str = "~feed";

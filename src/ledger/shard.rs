@@ -22,7 +22,7 @@ use crate::ports::{ObjectName, transact};
 use crate::provider::standin::clock;
 use crate::units::{AccountId, CycleName, FeatureName, Millis, hex};
 
-const STEPS: &[&[&str]] = &[feed::STEP, STEP, COUNTED];
+const STEPS: &[&[&str]] = &[feed::STEP, STEP, VISITORS, feed::COUNTED];
 
 const STEP: &[&str] = &[
     "create table taken (account_id text not null, feature text not null, cycle text not null, \
@@ -35,7 +35,7 @@ const STEP: &[&str] = &[
 ];
 
 /// Every click of a visitor that counted, where only the last one was known before.
-const COUNTED: &[&str] = &[
+const VISITORS: &[&str] = &[
     "create table counted (visitor text not null, at_ms integer not null, \
      primary key (visitor, at_ms)) strict, without rowid",
     "create index counted_by_time on counted (at_ms)",

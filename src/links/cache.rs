@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::store::{Changes, Target};
+use super::verdicts::Verdicts;
 use crate::limits::LINKS_REMEMBERED_MAX;
 use crate::units::{LinkCode, Millis};
 
@@ -26,6 +27,8 @@ const KEPT_MS_MAX: i64 = 600_000;
 pub struct Remembered {
     links: RefCell<Generations>,
     looks: Cell<Looks>,
+    /// Verdicts on user agents.
+    pub verdicts: Verdicts,
     /// Prefetches that were answered and are not yet in the sum of `/metrics`.
     pub prefetched: Cell<i64>,
 }

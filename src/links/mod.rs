@@ -20,6 +20,7 @@ pub mod lookup;
 pub mod qr;
 pub mod rules;
 pub mod store;
+pub mod verdicts;
 
 pub use destination::{Destination, OwnHosts};
 pub use rules::{Decision, decide};

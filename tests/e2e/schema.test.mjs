@@ -95,11 +95,16 @@ async function olderDatabases(persist, counts, from) {
   }
 }
 
-/** The tables of the first step of accounts and shards: what both have in common. */
+/** The tables of the first step of accounts and shards, which both have in common, with the
+ * columns that they had in it. */
 function firstStep() {
   const source = readFileSync(join(ROOT, "src/ledger/outbox.rs"), "utf8");
   const [step] = source.split("pub const STEP")[1].split("];");
-  return new Set(["object_meta", "due", ...[...step.matchAll(/create table (\w+)/g)].map((m) => m[1])]);
+  const statements = [...step.matchAll(/"((?:[^"\\]|\\[^])*)"/g)];
+  return using(":memory:", (database) => {
+    for (const [, sql] of statements) database.exec(sql.replace(/\\\n\s*/g, ""));
+    return new Map(tables(database).map((name) => [name, columns(database, "main", name)]));
+  });
 }
 
 /** Takes every object of a class back to its first step. */
@@ -107,9 +112,14 @@ function takeBack(persist, className) {
   const kept = firstStep();
   for (const path of files(persist, "v3/do", `counterfoil-${className}`)) {
     using(path, (database) => {
-      const added = tables(database).filter((name) => !kept.has(name));
+      const ours = tables(database).filter((name) => !["object_meta", "due"].includes(name));
+      const added = ours.filter((name) => !kept.has(name));
       assert.ok(added.length > 0, `${className} has had a second step`);
       for (const name of added) database.exec(`drop table "${name}"`);
+      for (const [name, before] of kept) {
+        const grown = columns(database, "main", name).filter((column) => !before.includes(column));
+        for (const column of grown) database.exec(`alter table "${name}" drop column "${column}"`);
+      }
       database.exec("update object_meta set value = '1' where name = 'schema'");
     });
   }

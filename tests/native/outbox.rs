@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use counterfoil::fault::Fault;
-use counterfoil::ledger::feed::{Feed, STEP};
+use counterfoil::ledger::feed::{COUNTED, Feed, STEP};
 use counterfoil::ledger::outbox::Booking;
 use counterfoil::ledger::review::{Review, ReviewKind};
 use counterfoil::native::executor::block_on;
@@ -39,7 +39,7 @@ fn account() -> Account {
         world: machine.world(),
         memory: Rc::default(),
     };
-    object.wake(&[STEP]).unwrap();
+    object.wake(&[STEP, COUNTED]).unwrap();
     let feed = Feed::new(object.clone());
     feed.tell_name(&ObjectName::Account(AccountId::new("a").unwrap()))
         .unwrap();
@@ -234,7 +234,7 @@ fn only_the_present_life_of_an_object_owes_anything() {
         sql: Rc::new(Sqlite::memory().unwrap()),
         ..before.object.clone()
     };
-    object.wake(&[STEP]).unwrap();
+    object.wake(&[STEP, COUNTED]).unwrap();
     let after = Feed::new(object.clone());
     after
         .tell_name(&ObjectName::Account(AccountId::new("a").unwrap()))

@@ -133,7 +133,7 @@ impl World {
             if !matches!(name, ObjectName::LedgerShard(_)) {
                 continue;
             }
-            let sql = "select o.row ->> '$[0].referrer' as host from outbox o \
+            let sql = "select e.value ->> 'referrer' as host from outbox o, json_each(o.row) e \
                 where o.kind = 'entries'";
             for row in rows(&storage, sql)? {
                 safe.extend(row.opt_text("host")?.map(str::to_owned));
@@ -154,7 +154,8 @@ impl World {
 
     /// The entries that objects know to be delivered: the ledger is incomplete without them.
     fn confirmed(&self) -> Result<BTreeSet<String>, Fault> {
-        let sql = "select o.row ->> '$[0].id' as id from outbox o where o.kind = 'entries' \
+        let sql = "select e.value ->> 'id' as id from outbox o, json_each(o.row) e \
+            where o.kind = 'entries' \
             and o.seq <= (select max(b.to_seq) from feed_batch b, feed_state s \
               where b.number <= s.best)";
         let mut ids = BTreeSet::new();
