@@ -298,7 +298,7 @@ impl Feed {
 
     async fn send_all(&self) -> Result<(), Fault> {
         if let Some(review_id) = self.outbox().state()?.and_then(|state| state.stopped_by)
-            && !self.gap_is_accepted(&review_id).await?
+            && !self.goes_on(&review_id).await?
         {
             return Ok(());
         }
@@ -447,20 +447,25 @@ impl Feed {
         Ok(Standing::Gap { from, to })
     }
 
-    /// Whether a person closed the item that holds this feed. Then the named loss is accepted:
-    /// everything that is still kept is sent again, in a new epoch.
-    async fn gap_is_accepted(&self, review_id: &str) -> Result<bool, Fault> {
-        if !review::is_closed(&*self.object.world.ledger, review_id).await? {
-            return Ok(false);
-        }
-        transact(&*self.object.sql, || {
-            let outbox = self.outbox();
-            if let Some(state) = outbox.state()? {
-                let lost_to = outbox.kept_from(&state)? - 1;
-                outbox.new_epoch(&self.mint("epoch_")?, lost_to)?;
+    /// Whether a feed that this item holds goes on. It does once a person closed the item: then the
+    /// named loss is accepted, and everything that is still kept is sent again, in a new epoch. An
+    /// item that is gone went with a ledger that was put back since: what that one lacks decides.
+    async fn goes_on(&self, review_id: &str) -> Result<bool, Fault> {
+        match review::is_closed(&*self.object.world.ledger, review_id).await? {
+            Some(true) => transact(&*self.object.sql, || {
+                let outbox = self.outbox();
+                if let Some(state) = outbox.state()? {
+                    let lost_to = outbox.kept_from(&state)? - 1;
+                    outbox.new_epoch(&self.mint("epoch_")?, lost_to)?;
+                }
+                Ok(true)
+            }),
+            Some(false) => Ok(false),
+            None => {
+                transact(&*self.object.sql, || self.outbox().resume())?;
+                Ok(!matches!(self.find_standing().await?, Standing::Gap { .. }))
             }
-            Ok(true)
-        })
+        }
     }
 
     /// When the object next owes something that others rely on. A name that begins with `~` is

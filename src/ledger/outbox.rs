@@ -475,6 +475,13 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
+    /// The feed is no longer stopped.
+    pub fn resume(self) -> Result<(), Fault> {
+        self.sql
+            .query("update feed_state set stopped_by = null", &[])?;
+        Ok(())
+    }
+
     /// Forgets batches that were confirmed before that moment, but never the last one, by whose
     /// id a put-back storage is recognised. Gives when the oldest of the others was confirmed.
     pub fn prune(self, before: Millis) -> Result<Option<Millis>, Fault> {

@@ -120,12 +120,12 @@ impl Review {
     }
 }
 
-/// Whether the item was closed.
-pub async fn is_closed(db: &dyn Db, review_id: &str) -> Result<bool, Fault> {
+/// Whether the item was closed; `None` where there is none, because the ledger was put back.
+pub async fn is_closed(db: &dyn Db, review_id: &str) -> Result<Option<bool>, Fault> {
     let sql = "select closed_at_ms from review where review_id = ?1";
     let rows = db.query(Statement::new(sql, params![review_id])).await?;
     match rows.first() {
-        None => Ok(false),
-        Some(row) => Ok(row.opt_millis("closed_at_ms")?.is_some()),
+        None => Ok(None),
+        Some(row) => Ok(Some(row.opt_millis("closed_at_ms")?.is_some())),
     }
 }

@@ -429,6 +429,35 @@ fn a_feed_that_a_visit_found_to_have_a_gap_goes_on_once_it_is_accepted_though_no
 }
 
 #[test]
+fn a_feed_whose_item_went_with_a_ledger_that_was_put_back_goes_on_or_opens_it_again() {
+    let machine = machine(&[("BATCH_KEEP_HOURS", "0")]);
+    let empty = machine.ledger.snapshot().unwrap();
+    let round = |number: usize| {
+        put(&machine, number * 10, 2);
+        machine.advance(1000);
+        machine.advance(61_000);
+    };
+    (0..4).for_each(round);
+    let whole = machine.ledger.snapshot().unwrap();
+    machine.ledger.restore(&empty).unwrap();
+    let item = visit(&machine).unwrap().stopped_by;
+    assert!(item.is_some());
+    let open = "select count(*) as n from review where closed_at_ms is null";
+    assert_eq!(number(&machine.ledger, open), 1);
+    // The same gap, in a copy from before the item: it is opened again.
+    machine.ledger.restore(&empty).unwrap();
+    assert_eq!(visit(&machine).unwrap().stopped_by, item);
+    assert_eq!(number(&machine.ledger, open), 1);
+    // A copy that lacks nothing: there is no gap any more.
+    machine.ledger.restore(&whole).unwrap();
+    let state = visit(&machine).unwrap();
+    assert!(!state.is_behind(), "{state:?}");
+    round(5);
+    assert_eq!((entries(&machine), number(&machine.ledger, open)), (10, 0));
+    assert_counters(&machine);
+}
+
+#[test]
 fn own_storage_put_back_begins_a_new_epoch_and_doubles_nothing() {
     let machine = machine(&[]);
     put(&machine, 0, 2);
