@@ -158,7 +158,19 @@ pub async fn close(
     Ok(Ok(()))
 }
 
-/// The difference of a closed cycle stays as it is, also when more is found later.
+/// The difference of a closed cycle stays as it is, also when more is found later. Never more than
+/// there is of it now: a meter may have been found to hold it since the item was opened.
+const LEAVE: &str = "update counter set left_as_is = left_as_is + now.units from (\
+    select c.account_id, c.feature, c.cycle, case when c.lacks < 0 \
+    then min(0, max(cast(?4 as integer), c.lacks)) \
+    else max(0, min(cast(?4 as integer), c.lacks)) end as units from (\
+      select account_id, feature, cycle, total - left_as_is - coalesce((\
+        select sum(m.held) from meter m where m.account_id = k.account_id \
+        and m.feature = k.feature and m.cycle = k.cycle), 0) as lacks from counter k \
+      where account_id = ?1 and feature = ?2 and cycle = ?3) c) now \
+    where counter.account_id = now.account_id and counter.feature = now.feature \
+    and counter.cycle = now.cycle";
+
 fn leave(item: &Item) -> Statement {
     let difference = item
         .numbers
@@ -166,8 +178,7 @@ fn leave(item: &Item) -> Statement {
         .and_then(Json::as_i64)
         .unwrap_or(0);
     Statement::new(
-        "update counter set left_as_is = left_as_is + ?4 \
-         where account_id = ?1 and feature = ?2 and cycle = ?3",
+        LEAVE,
         params![
             item.account.as_deref(),
             item.feature.as_deref(),

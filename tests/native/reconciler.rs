@@ -8,6 +8,7 @@ use counterfoil::native::machine::{Machine, request};
 use counterfoil::units::SAFE_MAX;
 use serde_json::{Value, json};
 
+use crate::feed::number;
 use crate::meters::{Bench, MINUTE, OPERATOR, account, items, meter_of, run_sql};
 
 const HOUR: i64 = 60 * MINUTE;
@@ -426,6 +427,28 @@ fn what_a_person_left_as_it_is_stays_so_when_more_is_found() {
     bench.ok("POST", &target, &json!({}));
     bench.run("reporter");
     assert_eq!(bench.meter(), 4);
+}
+
+#[test]
+fn no_more_is_left_as_it_is_than_differs_when_a_person_says_so() {
+    for (held, left) in [(10, 2), (11, 1), (12, 0), (13, 0)] {
+        let bench = anchored(&[]);
+        at(&bench, "2026-11-20T15:20:00Z");
+        bench.use_clicks("first", 10);
+        bench.run("reporter");
+        at(&bench, "2026-11-20T15:28:50Z");
+        bench.use_clicks("last", 2);
+        at(&bench, "2026-11-20T15:40:00Z");
+        bench.run("reconciler");
+        let id = bench.reviews()[0]["id"].as_str().unwrap().to_owned();
+        // The ledger was put back to a copy that knows of a write which the other one did not.
+        let sql = format!("update meter set held = {held} where cycle = '2026-10'");
+        run_sql(&bench.machine, &sql);
+        let target = format!("/v1/review/{id}/close");
+        bench.ok("POST", &target, &json!({"reason": "written off"}));
+        let sql = "select left_as_is as n from counter where cycle = '2026-10'";
+        assert_eq!(number(&bench.machine.ledger, sql), left, "{held}");
+    }
 }
 
 #[test]
