@@ -85,7 +85,7 @@ async fn decided(
         };
         let correction = correction_of(&corrected.entry, id.clone(), units, ask);
         match write(world, &correction, &ids_json, now).await {
-            Ok(written) => return Ok(Outcome::New(written)),
+            Ok(outcome) => return Ok(outcome),
             Err(fault) if failed_over == Some(sum) => return Err(fault),
             Err(_) => failed_over = Some(sum),
         }
@@ -97,15 +97,26 @@ async fn write(
     correction: &Entry,
     ids_json: &str,
     now: Millis,
-) -> Result<Recorded, Fault> {
+) -> Result<Outcome, Fault> {
     let rows_json = batch::rows_json([correction])?;
-    let mut all = vec![batch::no_conflict(&rows_json), still_left(correction)];
+    let mut all = vec![
+        // Another that asks the same may have been quicker.
+        entries::by_ids(ids_json),
+        batch::no_conflict(&rows_json),
+        still_left(correction),
+    ];
     all.extend(batch::statements(None, &rows_json, &[], now));
     all.push(entries::by_ids(ids_json));
     let results = world.ledger.batch(all).await?;
     let row = results.last().and_then(|rows| rows.first());
     let row = row.ok_or_else(|| Fault::unreadable("read a correction back", "not there"))?;
-    Recorded::of_row(row)
+    let recorded = Recorded::of_row(row)?;
+    let was_there = results.first().is_some_and(|rows| !rows.is_empty());
+    Ok(if was_there {
+        Outcome::Again(recorded)
+    } else {
+        Outcome::New(recorded)
+    })
 }
 
 fn correction_of(corrected: &Entry, id: EntryId, units: Delta, ask: &Ask) -> Entry {

@@ -7,7 +7,7 @@
 //! was confirmed and read back.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::json;
 
@@ -28,6 +28,9 @@ use crate::provider::ProviderFault;
 use crate::units::{AccountId, Delta, Millis, Units};
 use crate::world::World;
 
+/// An account's current agreement and all of them, as they were read again.
+pub type Refreshed = (Agreement, Vec<Agreement>);
+
 /// One run of the reporter or the reconciler.
 #[derive(Debug, Default)]
 pub struct Pass {
@@ -37,8 +40,9 @@ pub struct Pass {
     pub token: RefCell<String>,
     /// Whether the provider asked us to wait: nothing more is sent in this run.
     pub told_to_wait: Cell<bool>,
-    /// Accounts whose agreement was read again in this run; once is enough.
-    pub refreshed: RefCell<BTreeSet<AccountId>>,
+    /// Accounts whose agreements were read again in this run, with what was then found, for their
+    /// other features too; once is enough.
+    pub refreshed: RefCell<BTreeMap<AccountId, Option<Refreshed>>>,
     /// Counts for `/metrics`.
     pub tallies: RefCell<BTreeMap<String, i64>>,
 }

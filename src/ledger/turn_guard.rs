@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use serde_json::json;
 
-use super::billed::{self, Billed};
-use super::meter::{Held, How, Pass, Subject, Written, write};
+use super::billed;
+use super::meter::{Held, How, Pass, Refreshed, Subject, Written, write};
 use super::meter_rules::{MISMATCH_MS, Outcome, Turn};
 use super::review::{Review, ReviewKind};
 use crate::fault::Fault;
@@ -17,7 +17,7 @@ use crate::moment;
 use crate::params;
 use crate::plans::sync::{Cause, SyncFault, sync};
 use crate::ports::Statement;
-use crate::units::Millis;
+use crate::units::{AccountId, Millis};
 use crate::world::World;
 
 /// Writes the meter, after reading the agreement again where its stored period has ended. A period
@@ -41,31 +41,39 @@ pub async fn write_guarded(
     Ok(written)
 }
 
-/// Reads the agreement again, at most once an account and run. `false` where nothing new is known.
+/// Reads the agreement again, at most once an account and run: for another feature of the account
+/// it is what was found then. `false` where nothing new is known.
 pub async fn refresh(world: &Rc<World>, pass: &Pass, subject: &mut Subject) -> Result<bool, Fault> {
     let account_id = &subject.pair.account_id;
-    if !pass.refreshed.borrow_mut().insert(account_id.clone()) {
-        return Ok(false);
-    }
-    match sync(world, account_id, Cause::Nightly).await {
-        Ok(_) => {}
-        Err(SyncFault::Fault(fault)) => return Err(fault),
-        Err(SyncFault::NoAccount | SyncFault::NoCustomer | SyncFault::Unreadable(_)) => {
-            return Ok(false);
-        }
-    }
-    let mut loaded = billed::load(&*world.db, std::slice::from_ref(account_id)).await?;
-    let Some(Billed {
-        agreement: Some(agreement),
-        agreements,
-        ..
-    }) = loaded.remove(account_id)
-    else {
+    let known = pass.refreshed.borrow().get(account_id).cloned();
+    let found = if let Some(found) = known {
+        found.filter(|(agreement, _)| *agreement != subject.agreement)
+    } else {
+        pass.refreshed.borrow_mut().insert(account_id.clone(), None);
+        let found = read_again(world, account_id).await?;
+        let remembered = (account_id.clone(), found.clone());
+        pass.refreshed.borrow_mut().extend([remembered]);
+        found
+    };
+    let Some((agreement, agreements)) = found else {
         return Ok(false);
     };
     subject.agreement = agreement;
     subject.agreements = agreements;
     Ok(true)
+}
+
+async fn read_again(world: &Rc<World>, account_id: &AccountId) -> Result<Option<Refreshed>, Fault> {
+    match sync(world, account_id, Cause::Nightly).await {
+        Ok(_) => {}
+        Err(SyncFault::Fault(fault)) => return Err(fault),
+        Err(SyncFault::NoAccount | SyncFault::NoCustomer | SyncFault::Unreadable(_)) => {
+            return Ok(None);
+        }
+    }
+    let mut loaded = billed::load(&*world.db, std::slice::from_ref(account_id)).await?;
+    let billed = loaded.remove(account_id);
+    Ok(billed.and_then(|billed| Some((billed.agreement?, billed.agreements))))
 }
 
 /// Notes since when the period differs; after an hour, and another read, a person must look.

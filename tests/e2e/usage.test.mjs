@@ -47,6 +47,20 @@ test("corrections_at_once_never_take_more_than_is_left", async () => {
   assert.deepEqual([sums.total, sums.gross, sums.corrected], [1, 10, { manual: 9 }]);
 });
 
+test("of_one_correction_sent_many_times_at_once_one_is_new", async () => {
+  const server = await shared();
+  const account = await server.account();
+  for (let round = 0; round < 5; round += 1) {
+    const fact = { key: `k${round}`, feature: "clicks", units: 10 };
+    const { body } = await account.api("POST", "/v1/usage", fact);
+    const path = `/v1/entries/${body.id}/correction?account=${account.id}`;
+    const correct = () => server.api("POST", path, { reason: "the same", units: 2 });
+    const answers = await Promise.all(Array.from({ length: 20 }, correct));
+    assert.deepEqual(statuses(answers), [...Array(19).fill(200), 201]);
+  }
+  assert.deepEqual((await usage(account)).corrected, { manual: 10 });
+});
+
 test("every_one_of_many_clicks_at_once_is_one_entry", async () => {
   const server = await shared();
   const account = await server.account();

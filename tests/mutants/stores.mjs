@@ -48,6 +48,7 @@ export default [
   store("a look keeps what was changed", "src/links/cache.rs", "codes.iter().for_each(|code| links.forget(code))", "drop(codes.first())", "links"),
   store("what was read before a look was answered is kept", "src/links/cache.rs", "if reading.heard != looks.heard {", "if reading.heard > looks.heard {", "links"),
   store("what no look tells of is kept", "src/links/cache.rs", "is_followed: looks.number.is_some(),", "is_followed: true,", "links"),
+  store("another feature does not learn of a new period", "src/ledger/turn_guard.rs", "found.filter(|(agreement, _)| *agreement != subject.agreement)", "found.filter(|_| false)", "reconciler"),
   store("more is left as it is than differs", "src/ledger/closing.rs", "else max(0, min(cast(?4 as integer), c.lacks)) end as units", "else cast(?4 as integer) end as units", "reconciler"),
   store("a feed whose item is gone stands still", "src/ledger/feed.rs", "Ok(!matches!(self.find_standing().await?, Standing::Gap { .. }))", "Ok(false)", "feed"),
   store("a bundle that comes again counts again", "src/ledger/shard.rs", "if self.feed.is_known(&first.entry.entry_id)? {", "if self.feed.is_known(&first.entry.entry_id)? && bundle.is_empty() {", "feed"),

@@ -386,6 +386,16 @@ fn the_tail_of_a_closed_cycle_is_carried_once() {
 }
 
 #[test]
+fn after_a_turn_the_first_run_compares_every_feature_of_an_account() {
+    let bench = anchored(&[]);
+    at(&bench, "2026-11-20T15:40:00Z");
+    let found = bench.run("reconciler");
+    assert_eq!(found["unreadable"], 0, "{found}");
+    assert_eq!(found["matched"], found["checked"], "{found}");
+    assert!(found["checked"].as_i64() > Some(1), "{found}");
+}
+
+#[test]
 fn with_carry_tail_auto_nobody_has_to_carry_it() {
     let bench = anchored(&[("CARRY_TAIL", "auto")]);
     at(&bench, "2026-11-20T15:28:50Z");
