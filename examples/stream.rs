@@ -142,7 +142,10 @@ impl Gate {
         if let (Some(used), Some(members)) = (used, body.as_object_mut()) {
             members.insert("used".to_owned(), json!(used));
         }
-        let (_, end) = self.post(&format!("/v1/jobs/{job}/settle"), &body).await?;
-        Ok(end)
+        let (status, end) = self.post(&format!("/v1/jobs/{job}/settle"), &body).await?;
+        match status {
+            200 => Ok(end),
+            _ => Err(format!("settle: {status} {end}").into()),
+        }
     }
 }
