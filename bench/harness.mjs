@@ -101,7 +101,8 @@ function migrations(folder) {
   const files = readdirSync(home).filter((name) => name.endsWith(".sql")).sort();
   const text = files.map((name) => readFileSync(join(home, name), "utf8")).join("\n");
   const plain = text.replace(/--[^\n]*/g, "");
-  return plain.split(";").map((part) => part.trim()).filter((part) => part !== "");
+  // A trigger has statements of its own, up to its end.
+  return plain.match(/create trigger[^]*?\nend;|\S[^;]*;/g);
 }
 
 async function execute(db, statements) {
