@@ -229,9 +229,8 @@ async fn carry(world: &Rc<World>) {
 fn messages(bundles: Vec<Rc<Bundle>>) -> Vec<(u32, Vec<Rc<Bundle>>)> {
     let mut messages: Vec<(u32, Vec<Rc<Bundle>>)> = Vec::new();
     for bundle in bundles {
-        let size = |together: &[Rc<Bundle>]| together.iter().map(|one| one.clicks.len()).sum();
         let fits = |together: &[Rc<Bundle>]| {
-            let clicks: usize = size(together);
+            let clicks: usize = together.iter().map(|one| one.clicks.len()).sum();
             clicks + bundle.clicks.len() <= TOGETHER_MAX
         };
         let mut open = messages.iter_mut();

@@ -145,7 +145,7 @@ impl ShardObject {
         transact(&*self.object.sql, || {
             let mut taken = 0;
             let mut counts = Counts::default();
-            for bundle in &bundles {
+            for bundle in bundles {
                 let clicks = bundle.len();
                 if let Some(entries) = self.take_in(bundle, now)? {
                     taken += clicks;
@@ -162,7 +162,7 @@ impl ShardObject {
 
     /// Puts a bundle's entries; `None` where it was put before. A repeat is recognised first: the
     /// double-click rule would else take each of its clicks for a second one.
-    fn take_in(&self, bundle: &[Parcel], now: Millis) -> Result<Option<Vec<Entry>>, Fault> {
+    fn take_in(&self, bundle: Vec<Parcel>, now: Millis) -> Result<Option<Vec<Entry>>, Fault> {
         let window_ms = self.object.world.settings.double_click_ms;
         let Some(first) = bundle.first() else {
             return Ok(None);
@@ -172,8 +172,9 @@ impl ShardObject {
         }
         let mut entries = Vec::with_capacity(bundle.len());
         for parcel in bundle {
-            entries.push(parcel.entry.clone());
-            entries.extend(self.correction(parcel, window_ms, now)?);
+            let correction = self.correction(&parcel, window_ms, now)?;
+            entries.push(parcel.entry);
+            entries.extend(correction);
         }
         if window_ms > 0 {
             self.object
